@@ -1,0 +1,63 @@
+package text
+
+import (
+	"encoding/json"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"dreamcore"
+)
+
+var slot = regexp.MustCompile(`\{[a-zA-Z_]+\}`)
+
+func TestEveryTextInEveryLanguage(t *testing.T) {
+	for _, key := range Keys() {
+		l := catalog[key]
+		want := slot.FindAllString(l[dreamcore.English], -1)
+		slices.Sort(want)
+		for _, lang := range dreamcore.Langs {
+			if l[lang] == "" {
+				t.Errorf("%s has no text in %s", key, lang)
+			}
+			got := slot.FindAllString(l[lang], -1)
+			slices.Sort(got)
+			if !slices.Equal(slices.Compact(got), slices.Compact(slices.Clone(want))) {
+				t.Errorf("%s in %s has the slots %v, English has %v", key, lang, got, want)
+			}
+		}
+	}
+}
+
+func TestKeysAreUniqueAndNamedAfterTheirFile(t *testing.T) {
+	names, _ := fs.Glob(files, "catalog/*.json")
+	seen := map[string]string{}
+	for _, name := range names {
+		data, _ := files.ReadFile(name)
+		m := map[string]json.RawMessage{}
+		if err := json.Unmarshal(data, &m); err != nil {
+			t.Fatal(err)
+		}
+		area := strings.TrimSuffix(path.Base(name), ".json")
+		for k := range m {
+			if !strings.HasPrefix(k, area+".") {
+				t.Errorf("%s: the key %s does not begin with %s.", name, k, area)
+			}
+			if other := seen[k]; other != "" {
+				t.Errorf("%s is in %s and in %s", k, other, name)
+			}
+			seen[k] = name
+		}
+	}
+}
+
+func TestArgumentsAreData(t *testing.T) {
+	catalog["t.x"] = dreamcore.Localized{"en": "{a} and {b}"}
+	defer delete(catalog, "t.x")
+	if got := T("en", "t.x", "a", "{b}", "b", "2"); got != "{b} and 2" {
+		t.Errorf("got %q", got)
+	}
+}
