@@ -1,0 +1,56 @@
+# DreamCore. `make help` lists what there is.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+export CGO_ENABLED := 0
+# One folder for what is expensive to make: runsc, the sandbox image.
+export DREAMCORE_CACHE ?= $(HOME)/.cache/dreamcore
+PROMPT ?= a game where a cat flies through the sky
+ONCE ?=
+GOBUILD := go build -trimpath -ldflags="-s -w"
+GVISOR := $(shell go list -m -f '{{.Version}}' gvisor.dev/gvisor 2>/dev/null)
+RUNSC := $(DREAMCORE_CACHE)/runsc/$(GVISOR)/runsc
+BIN := bin/dreamcore
+PAYLOAD := internal/payload/bin
+
+help: ## list the commands
+	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+demo: setup ## make a game from PROMPT="…" and play it (ONCE=1: stop after fetching it once)
+	$(BIN) make --serve $(if $(ONCE),--once) -- "$$PROMPT"
+demo: export PROMPT := $(PROMPT)
+
+serve: setup ## run the service: app and games
+	$(BIN) serve
+
+setup: build image ## everything that demo, serve and test need
+
+build: payload ## bin/dreamcore, with sandboxd, toolkit and runsc inside
+	@mkdir -p bin
+	$(GOBUILD) -o $(BIN) ./cmd/dreamcore
+
+payload: $(RUNSC) ## the programs that are embedded in bin/dreamcore
+	@mkdir -p $(PAYLOAD)
+	$(GOBUILD) -o $(PAYLOAD)/sandboxd ./cmd/sandboxd
+	$(GOBUILD) -o $(PAYLOAD)/toolkit ./cmd/toolkit
+	@cmp -s $(RUNSC) $(PAYLOAD)/runsc || cp $(RUNSC) $(PAYLOAD)/runsc
+
+# cgo must be off: a cgo build of runsc fails at boot.
+$(RUNSC):
+	@echo "building runsc $(GVISOR): about a minute, once"
+	@mkdir -p $(@D)
+	$(GOBUILD) -o $@.tmp gvisor.dev/gvisor/runsc
+	@mv $@.tmp $@
+
+image: build ## build the sandbox image, unless the locked one is there
+	$(BIN) image build
+
+clean: ## remove what was built, but not the cache
+	rm -rf bin
+	find $(PAYLOAD) -type f ! -name .gitkeep -delete
+
+distclean: clean ## remove the cache too
+	rm -rf $(DREAMCORE_CACHE)
+
+.PHONY: help demo serve setup build payload image clean distclean
