@@ -1,0 +1,69 @@
+package workspace
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"dreamcore"
+	"dreamcore/internal/sandbox"
+	"dreamcore/internal/tree"
+)
+
+// Quiesce ends everything that runs as the agent's user. The snapshot is read
+// only after that, so that nothing can swap files under the reader.
+func Quiesce(ctx context.Context, sb sandbox.Sandbox) error {
+	// kill(-1) reaches every process of the user in one step, which a loop over
+	// a process list does not: a fork bomb outruns it.
+	if _, err := sandbox.Run(ctx, sb, sandbox.Command{Args: []string{"/bin/sh", "-c", "kill -KILL -1"}, Dir: "/", User: sandbox.User}, 1000); err != nil {
+		return fmt.Errorf("end the agent's processes: %w", err)
+	}
+	res, err := sandbox.Run(ctx, sb, sandbox.Command{
+		Args: []string{"/bin/sh", "-c", "i=0; while pkill -KILL -u user; do i=$((i+1)); [ $i -lt 100 ] || exit 7; done; exit 0"}, Dir: "/", User: sandbox.Root,
+	}, 1000)
+	if err != nil {
+		return fmt.Errorf("look for the agent's processes: %w", err)
+	}
+	if res.Code != 0 {
+		return dreamcore.Errorf(dreamcore.Refused, "workspace.quiesce", "processes of the agent keep coming back (exit code %d)", res.Code)
+	}
+	return nil
+}
+
+// Snapshot collects project/ as one tar stream that is treated as hostile: the
+// reader in the box may lie too. Call Quiesce first.
+func Snapshot(ctx context.Context, sb sandbox.Sandbox, limits tree.Limits) (*tree.Tree, error) {
+	var buf bytes.Buffer
+	cmd := sandbox.Command{
+		Args: []string{"tar", "--format=pax", "--sort=name", "-C", Project, "-cf", "-", "."},
+		Dir:  "/", User: sandbox.Root, Env: map[string]string{"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+	}
+	// Room for the headers of as many files as the tree may have.
+	exit, err := sandbox.Copy(ctx, sb, cmd, &buf, limits.TotalBytes+int64(limits.Files)*4096+1<<20)
+	if err != nil {
+		return nil, fmt.Errorf("snapshot project: %w", err)
+	}
+	if exit.Code != 0 || exit.Signal != "" {
+		return nil, dreamcore.Errorf(dreamcore.Refused, "workspace.snapshot", "the project could not be read (exit code %d)", exit.Code)
+	}
+	return tree.Read(&buf, limits)
+}
+
+// ToolRuns reads what the toolkit noted of its runs. The box may have lied: a
+// fact for the log, not a proof.
+func ToolRuns(ctx context.Context, sb sandbox.Sandbox) []dreamcore.ToolRun {
+	data, err := sb.ReadFile(ctx, RunsFile, 1<<20)
+	if err != nil {
+		return nil
+	}
+	var runs []dreamcore.ToolRun
+	for _, line := range bytes.Split(data, []byte("\n")) {
+		var r dreamcore.ToolRun
+		if json.Unmarshal(line, &r) != nil || r.Tool == "" || len(runs) == 200 {
+			continue
+		}
+		runs = append(runs, r)
+	}
+	return runs
+}
