@@ -123,7 +123,19 @@ type Evidence struct {
 	Repairs      int               `json:"repairs"`
 	ToolRuns     []ToolRun         `json:"toolRuns,omitempty"`
 	Usage        Usage             `json:"usage"`
+	Timing       Timing            `json:"timing"`
 	Pictures     map[string][]byte `json:"-"` // file name in the reports to PNG
+
+	// PictureHashes is where publishing put Pictures: file name to blob.
+	PictureHashes map[string]BlobHash `json:"pictureHashes,omitempty"`
+}
+
+// Timing says where a job's time went, in milliseconds.
+type Timing struct {
+	JobMS    int64 `json:"jobMS"`    // from leaving the queue to the end of verification
+	AgentMS  int64 `json:"agentMS"`  // turns of the agent
+	VerifyMS int64 `json:"verifyMS"` // judgements in the verifier
+	HostMS   int64 `json:"hostMS"`   // the rest: our own share
 }
 
 // Verdict is PASS only when all three judgements passed.

@@ -12,6 +12,7 @@ type Game struct {
 	Current VersionID `json:"current"` // "" until the first version is published
 	Created time.Time `json:"created"`
 	Updated time.Time `json:"updated"`
+	Removed time.Time `json:"removed,omitzero"` // when it was taken down; zero while it may be seen
 }
 
 // Version is an immutable snapshot of a collected project/.

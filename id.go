@@ -11,7 +11,8 @@ import (
 type (
 	// GameID names a game for ever; it is the last part of its public URL.
 	GameID string
-	// VersionID is the hex SHA-256 of a version's file list: content-addressed.
+	// VersionID is the hex SHA-256 of a version's game, job and file list:
+	// content-addressed, yet two games that happen to have equal files differ.
 	VersionID string
 	// JobID names the work of one chat message.
 	JobID string
