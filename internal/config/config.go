@@ -1,0 +1,233 @@
+// Package config turns one JSON file into validated settings. Everything has a
+// default, so that no file is needed at all.
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"dreamcore"
+)
+
+// Config is the operator's settings.
+type Config struct {
+	// Data is the folder for games, jobs and state. It must not be shared by two
+	// running services.
+	Data string `json:"data"`
+	// App is where people come; Games is where games are served. They must be
+	// different origins, so that a game can never reach the app.
+	App   Listener `json:"app"`
+	Games Listener `json:"games"`
+	Model Model    `json:"model"`
+	Image Image    `json:"image"`
+	// Jobs bounds the work.
+	Jobs Jobs `json:"jobs"`
+	// Box bounds one sandbox.
+	Box Box `json:"box"`
+	// AllowNoLimits lets sandboxes run where the machine cannot limit them.
+	AllowNoLimits bool `json:"allow_no_limits"`
+}
+
+// Listener is one address and the URL under which people reach it.
+type Listener struct {
+	Listen string `json:"listen"`
+	URL    string `json:"url"` // default: http:// and the listening address
+}
+
+// Model is the language model behind the key proxy.
+type Model struct {
+	// API is the protocol: anthropic-messages, openai-chat or openai-responses.
+	API string `json:"api"`
+	// Name is the exact model name; "" is the built-in stand-in model.
+	Name string `json:"name"`
+	// BaseURL is the provider's, without the operation.
+	BaseURL string `json:"base_url"`
+	// KeyFile holds the operator's key. It never enters a sandbox.
+	KeyFile string `json:"key_file"`
+	// InputMicros and OutputMicros are the price of a million tokens.
+	InputMicros  int64 `json:"input_micros_per_mtoken"`
+	OutputMicros int64 `json:"output_micros_per_mtoken"`
+}
+
+// Image is the picture provider; "" is the built-in picture maker.
+type Image struct {
+	Name        string `json:"name"`
+	BaseURL     string `json:"base_url"`
+	KeyFile     string `json:"key_file"`
+	ImageMicros int64  `json:"micros_per_image"`
+}
+
+// Jobs bounds jobs.
+type Jobs struct {
+	Concurrent  int              `json:"concurrent"`
+	TurnMinutes int              `json:"turn_minutes"`
+	JobMinutes  int              `json:"job_minutes"`
+	Repairs     int              `json:"repairs"`
+	PerCreator  int              `json:"per_creator"` // unfinished jobs of one creator
+	Budget      dreamcore.Budget `json:"budget"`
+}
+
+// Box bounds one sandbox.
+type Box struct {
+	MemoryMB  int64   `json:"memory_mb"`
+	CPUs      float64 `json:"cpus"`
+	Processes int     `json:"processes"`
+	DiskMB    int64   `json:"disk_mb"`
+}
+
+// Builtin is the name of the stand-in model and of the picture maker.
+const (
+	BuiltinModel    = "builtin-stand-in"
+	BuiltinPictures = "builtin-pictures"
+)
+
+// Default returns the settings of a machine without a file.
+func Default() Config {
+	return Config{
+		App:   Listener{Listen: "127.0.0.1:8080", URL: "http://localhost:8080"},
+		Games: Listener{Listen: "127.0.0.1:8081"},
+		Model: Model{API: "anthropic-messages"},
+		Jobs: Jobs{
+			Concurrent: 2, TurnMinutes: 15, JobMinutes: 45, Repairs: 2, PerCreator: 3,
+			Budget: dreamcore.Budget{Requests: 400, InputTokens: 20_000_000, OutputTokens: 1_000_000, Images: 40, Bytes: 1 << 30, CostMicros: 5_000_000},
+		},
+		Box: Box{MemoryMB: 3072, CPUs: 2, Processes: 400, DiskMB: 1024},
+	}
+}
+
+// DefaultData is $DREAMCORE_DATA, else dreamcore in the user's data folder.
+func DefaultData() (string, error) {
+	if dir := os.Getenv("DREAMCORE_DATA"); dir != "" {
+		return filepath.Abs(dir)
+	}
+	if dir := os.Getenv("XDG_DATA_HOME"); dir != "" {
+		return filepath.Join(dir, "dreamcore"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("find the home folder: %w", err)
+	}
+	return filepath.Join(home, ".local", "share", "dreamcore"), nil
+}
+
+// Load reads path over the defaults; "" means $DREAMCORE_CONFIG, and without
+// that the defaults alone. Unknown fields are refused: a mistyped limit must
+// not be a limit that is not there.
+func Load(path string) (Config, error) {
+	const op = "config"
+	c := Default()
+	if path == "" {
+		path = os.Getenv("DREAMCORE_CONFIG")
+	}
+	if path != "" {
+		data, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return c, dreamcore.Errorf(dreamcore.Invalid, op, "there is no settings file %s", path).
+				WithHint("leave --config away to run with the defaults")
+		}
+		if err != nil {
+			return c, fmt.Errorf("read settings: %w", err)
+		}
+		d := json.NewDecoder(bytes.NewReader(data))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&c); err != nil {
+			return c, dreamcore.Errorf(dreamcore.Invalid, op, "the settings file %s is not right", path).Because(err).
+				WithHint("correct the field that is named; README.md lists them all")
+		}
+	}
+	if c.Data == "" {
+		dir, err := DefaultData()
+		if err != nil {
+			return c, err
+		}
+		c.Data = dir
+	}
+	return c, c.complete()
+}
+
+// complete fills what follows from other settings and checks everything.
+func (c *Config) complete() error {
+	const op = "config"
+	for name, l := range map[string]*Listener{"app": &c.App, "games": &c.Games} {
+		if _, _, err := net.SplitHostPort(l.Listen); err != nil {
+			return dreamcore.Errorf(dreamcore.Invalid, op, "%s.listen is %q, which is no address", name, l.Listen).
+				WithHint("write it as HOST:PORT, for example 127.0.0.1:8080")
+		}
+		if l.URL == "" {
+			l.URL = "http://" + l.Listen
+		}
+		l.URL = strings.TrimSuffix(l.URL, "/")
+		u, err := url.Parse(l.URL)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.Path != "" {
+			return dreamcore.Errorf(dreamcore.Invalid, op, "%s.url is %q, which is no address of a site", name, l.URL).
+				WithHint("write it as http://HOST:PORT or https://HOST")
+		}
+	}
+	if c.App.URL == c.Games.URL {
+		return dreamcore.Errorf(dreamcore.Invalid, op, "app.url and games.url are the same").
+			WithHint("games are untrusted: give them a port or a host name of their own")
+	}
+	switch c.Model.API {
+	case "anthropic-messages", "openai-chat", "openai-responses":
+	default:
+		return dreamcore.Errorf(dreamcore.Invalid, op, "model.api is %q", c.Model.API).
+			WithHint("use anthropic-messages, openai-chat or openai-responses")
+	}
+	if c.Model.Name != "" && c.Model.BaseURL == "" {
+		return dreamcore.Errorf(dreamcore.Invalid, op, "model.name is set and model.base_url is not").
+			WithHint("set model.base_url to the provider's address")
+	}
+	if c.Image.Name != "" && c.Image.BaseURL == "" {
+		return dreamcore.Errorf(dreamcore.Invalid, op, "image.name is set and image.base_url is not").
+			WithHint("set image.base_url to the provider's address")
+	}
+	for name, n := range map[string]int{
+		"jobs.concurrent": c.Jobs.Concurrent, "jobs.turn_minutes": c.Jobs.TurnMinutes, "jobs.job_minutes": c.Jobs.JobMinutes,
+		"jobs.per_creator": c.Jobs.PerCreator, "box.processes": c.Box.Processes,
+		"box.memory_mb": int(c.Box.MemoryMB), "box.disk_mb": int(c.Box.DiskMB),
+	} {
+		if n <= 0 {
+			return dreamcore.Errorf(dreamcore.Invalid, op, "%s is %d", name, n).WithHint("it must be at least 1")
+		}
+	}
+	if c.Box.CPUs <= 0 || c.Jobs.Repairs < 0 {
+		return dreamcore.Errorf(dreamcore.Invalid, op, "box.cpus must be above 0 and jobs.repairs at least 0")
+	}
+	return nil
+}
+
+// Turn and Job are the deadlines as durations.
+func (j Jobs) Turn() time.Duration { return time.Duration(j.TurnMinutes) * time.Minute }
+
+// Job is the deadline of a whole job.
+func (j Jobs) Job() time.Duration { return time.Duration(j.JobMinutes) * time.Minute }
+
+// Key reads a key file. The file must not be readable by others.
+func Key(path string) (dreamcore.Secret, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return dreamcore.Secret{}, dreamcore.Errorf(dreamcore.Invalid, "config", "the key file cannot be read").Because(err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return dreamcore.Secret{}, dreamcore.Errorf(dreamcore.Invalid, "config", "the key file %s can be read by others", path).
+			WithHint("run: chmod 600 %s", path)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return dreamcore.Secret{}, fmt.Errorf("read key: %w", err)
+	}
+	key := strings.TrimSpace(string(data))
+	if key == "" || strings.ContainsAny(key, " \t\r\n") {
+		return dreamcore.Secret{}, dreamcore.Errorf(dreamcore.Invalid, "config", "the key file %s does not hold exactly one key", path)
+	}
+	return dreamcore.NewSecret(key), nil
+}
