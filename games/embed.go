@@ -4,7 +4,7 @@ package games
 
 import "embed"
 
-// Files is sdk/, kit/ and, where there is one, vendor/. It is read-only.
+// Files is sdk/, kit/ and vendor/.
 //
-//go:embed sdk kit
+//go:embed sdk kit vendor
 var Files embed.FS

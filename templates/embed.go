@@ -6,5 +6,5 @@ import "embed"
 
 // Files is the library. internal/template reads and validates it.
 //
-//go:embed 2d
+//go:embed [23]d
 var Files embed.FS

@@ -79,7 +79,13 @@ Kit.screens = function (g, actions) {
     if (prizes[prizes.length - 1]) picture(prizes[prizes.length - 1], "kit-guest kit-guest-3", stage);
     picture(data.hero.picture, "kit-hero", stage);
     var side = make("div", "kit-side", card);
-    make("h1", "", side, Kit.text(data.title));
+    var title = make("h1", "", side, Kit.text(data.title)), longest = 0;
+    title.textContent.split(" ").forEach(function (word) { // width of the longest word, in letters as wide as they are high
+      var width = 0;
+      for (var i = 0; i < word.length; i++) width += word.charCodeAt(i) > 0x2e7f ? 1.02 : 0.6;
+      longest = Math.max(longest, width);
+    });
+    title.style.setProperty("--longest", Math.max(4, longest));
     make("p", "kit-goal", side, g.words("goal"));
     button("kit-big", side, Kit.text(WORDS.play), "", actions.start);
     var how = make("div", "kit-how", side), line;

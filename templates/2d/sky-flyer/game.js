@@ -67,7 +67,7 @@
     }
     hero.x = Kit.clamp(hero.x + hero.vx * dt, hero.r, g.view.w - hero.r);
     hero.y += hero.vy * dt;
-    var top = hero.r + 10, bottom = g.view.h - hero.r - 16;
+    var top = hero.r + 56, bottom = g.view.h - hero.r - 16;
     if (g.rules.wrap) {
       if (hero.y < -hero.r) hero.y = g.view.h + hero.r;
       if (hero.y > g.view.h + hero.r) hero.y = -hero.r;
