@@ -14,7 +14,6 @@ import (
 	"dreamcore"
 	"dreamcore/internal/agent"
 	"dreamcore/internal/sandbox"
-	"dreamcore/internal/template"
 	"dreamcore/internal/tree"
 	"dreamcore/internal/verify"
 )
@@ -59,6 +58,24 @@ type Proxy interface {
 	Close(ctx context.Context, job dreamcore.JobID, attempt int) (dreamcore.Usage, error)
 }
 
+// Library is the templates.
+type Library interface {
+	// Catalogue is what the agent chooses from, one line each.
+	Catalogue(lang dreamcore.Lang) string
+	// Match finds the template that the first line of a spec names exactly; else
+	// ok is false, and reason says why in either case.
+	Match(firstLine string) (t Template, reason string, ok bool)
+	// Files is what is delivered to project/.
+	Files(tag dreamcore.TemplateTag) ([]tree.File, error)
+}
+
+// Template is what a job needs to know of one.
+type Template struct {
+	Tag      dreamcore.TemplateTag
+	Title    dreamcore.Localized
+	Controls string // the control scheme: what the playtest demands
+}
+
 // Image is what a sandbox is booted from.
 type Image struct {
 	Digest, AgentVersion string
@@ -71,7 +88,7 @@ type Config struct {
 	Sandboxes sandbox.Provider
 	Proxy     Proxy
 	Verifier  *verify.Verifier
-	Library   *template.Library
+	Library   Library
 	Agent     agent.Adapter
 	API       agent.API
 	Model     string

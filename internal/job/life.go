@@ -272,8 +272,8 @@ func (r *Runner) deliver(ctx context.Context, job dreamcore.Job, b box, log *slo
 		return delivery{}, dreamcore.Errorf(dreamcore.Unavailable, "job.deliver", "the agent wrote no spec").Because(err)
 	}
 	first, rest, _ := strings.Cut(string(spec), "\n")
-	tpl, reason := r.cfg.Library.Match(first)
-	if tpl == nil {
+	tpl, reason, ok := r.cfg.Library.Match(first)
+	if !ok {
 		second, _, _ := strings.Cut(rest, "\n")
 		controls, ok := strings.CutPrefix(strings.TrimRight(second, "\r"), "controls: ")
 		if !ok || !controlSchemes[controls] {

@@ -1,0 +1,231 @@
+// Package doctor says what a machine lacks for running sandboxes and how to
+// mend it. It changes nothing.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"dreamcore"
+	"dreamcore/internal/text"
+)
+
+// State is how a check went.
+type State string
+
+// A Bad check keeps games from being made; a Weak one makes the service worse.
+const (
+	Good State = "ok"
+	Weak State = "weak"
+	Bad  State = "missing"
+)
+
+// Check is the outcome of one check, in the language that was asked for.
+type Check struct {
+	Name  string
+	State State
+	Says  string
+	Fix   string // "" when there is nothing to do
+}
+
+// Config is what is looked at.
+type Config struct {
+	Lang          dreamcore.Lang
+	Data, Cache   string
+	Listen        []string               // addresses that must be free
+	Runsc         func() (string, error) // where the sandbox program is
+	Image         func() (string, error) // the current image, as text
+	Boot          func(ctx context.Context) error
+	AllowNoLimits bool
+}
+
+// What a machine must have at least.
+const (
+	needDiskBytes   = 4 << 30
+	needMemoryBytes = 4 << 30
+)
+
+type exam struct {
+	cfg    Config
+	checks []Check
+}
+
+// Run makes every check, the dear ones last.
+func Run(ctx context.Context, cfg Config) []Check {
+	e := &exam{cfg: cfg}
+	e.system()
+	e.user()
+	e.cgroups()
+	e.memory()
+	e.disk("data", cfg.Data)
+	e.disk("cache", cfg.Cache)
+	for _, addr := range cfg.Listen {
+		e.port(addr)
+	}
+	e.runsc(ctx)
+	if e.image() && cfg.Boot != nil {
+		e.boot(ctx)
+	}
+	return e.checks
+}
+
+// Ready reports whether nothing is Bad.
+func Ready(checks []Check) bool {
+	for _, c := range checks {
+		if c.State == Bad {
+			return false
+		}
+	}
+	return true
+}
+
+func (e *exam) add(name string, state State, args ...string) {
+	c := Check{Name: text.T(e.cfg.Lang, "doctor."+name), State: state}
+	if state == Good {
+		c.Says = text.T(e.cfg.Lang, "doctor."+name+"_ok", args...)
+	} else {
+		c.Says = text.T(e.cfg.Lang, "doctor."+name+"_bad", args...)
+		c.Fix = text.T(e.cfg.Lang, "doctor."+name+"_fix", args...)
+	}
+	e.checks = append(e.checks, c)
+}
+
+func (e *exam) system() {
+	state := Good
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		state = Bad
+	}
+	e.add("system", state, "system", runtime.GOOS+"/"+runtime.GOARCH)
+}
+
+func (e *exam) user() {
+	state := Good
+	if os.Geteuid() != 0 {
+		state = Bad
+	}
+	e.add("root", state)
+}
+
+// cgroups looks for the three controllers that limit a sandbox, in either version.
+func (e *exam) cgroups() {
+	var missing []string
+	v2, _ := os.ReadFile("/sys/fs/cgroup/cgroup.controllers")
+	for _, c := range []string{"cpu", "memory", "pids"} {
+		if strings.Contains(" "+strings.TrimSpace(string(v2))+" ", " "+c+" ") {
+			continue
+		}
+		if info, err := os.Stat(filepath.Join("/sys/fs/cgroup", c)); err == nil && info.IsDir() {
+			continue
+		}
+		missing = append(missing, c)
+	}
+	state := Good
+	if len(missing) > 0 {
+		state = Bad
+		if e.cfg.AllowNoLimits {
+			state = Weak
+		}
+	}
+	e.add("cgroups", state, "missing", strings.Join(missing, ", "))
+}
+
+func (e *exam) memory() {
+	var info syscall.Sysinfo_t
+	state, total := Good, uint64(0)
+	if err := syscall.Sysinfo(&info); err == nil {
+		total = uint64(info.Totalram) * uint64(info.Unit)
+	}
+	if total < needMemoryBytes {
+		state = Weak
+	}
+	e.add("memory", state, "have", gib(total), "need", gib(needMemoryBytes))
+}
+
+func gib(n uint64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30)) }
+
+func (e *exam) disk(which, dir string) {
+	probe := dir
+	for { // the folder itself may not exist yet
+		if _, err := os.Stat(probe); err == nil || filepath.Dir(probe) == probe {
+			break
+		}
+		probe = filepath.Dir(probe)
+	}
+	var fs syscall.Statfs_t
+	free := uint64(0)
+	if err := syscall.Statfs(probe, &fs); err == nil {
+		free = fs.Bavail * uint64(fs.Bsize)
+	}
+	state := Good
+	if free < needDiskBytes {
+		state = Bad
+	}
+	e.add("disk_"+which, state, "dir", dir, "have", gib(free), "need", gib(needDiskBytes))
+}
+
+func (e *exam) port(addr string) {
+	state := Good
+	l, err := net.Listen("tcp", addr)
+	if err == nil {
+		l.Close()
+	} else {
+		state = Bad
+	}
+	e.add("port", state, "addr", addr)
+}
+
+func (e *exam) runsc(ctx context.Context) {
+	path, err := e.cfg.Runsc()
+	if err != nil {
+		e.add("runsc", Bad, "reason", say(err))
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		e.add("runsc", Bad, "reason", say(err))
+		return
+	}
+	version, _, _ := strings.Cut(string(out), "\n")
+	e.add("runsc", Good, "version", version)
+}
+
+func (e *exam) image() bool {
+	current, err := e.cfg.Image()
+	if err != nil {
+		e.add("image", Bad, "reason", say(err))
+		return false
+	}
+	e.add("image", Good, "image", current)
+	return true
+}
+
+func (e *exam) boot(ctx context.Context) {
+	if err := e.cfg.Boot(ctx); err != nil {
+		e.add("boot", Bad, "reason", say(err))
+		return
+	}
+	e.add("boot", Good)
+}
+
+// say is the message of an error with its hint.
+func say(err error) string {
+	var de *dreamcore.Error
+	if !errors.As(err, &de) {
+		return err.Error()
+	}
+	if de.Hint != "" {
+		return de.Msg + " (" + de.Hint + ")"
+	}
+	return de.Msg
+}
