@@ -1,0 +1,259 @@
+package playtest
+
+import (
+	"fmt"
+
+	"github.com/chromedp/cdproto/input"
+)
+
+// How an arm runs: so many samples, so many frames apart (60 frames a second).
+const (
+	samples      = 8
+	framesApart  = 6
+	startWait    = 30  // frames between the start and the first sample
+	patientWait  = 270 // the same for games that count down or tell a story first
+	startRounds  = 3
+	framesToTell = 10
+)
+
+// sample is what one moment of the game looks like; see inject/watch.js.
+type sample struct {
+	Scroll   [2]float64           `json:"scroll"`
+	Entities map[string][]float64 `json:"entities"`
+	Texts    string               `json:"texts"`
+	Layout   string               `json:"layout"`
+	Picture  int64                `json:"picture"`
+	Colours  int                  `json:"colours"`
+	Bad      bool                 `json:"bad"`
+	Ended    int                  `json:"ended"`
+	Answered bool                 `json:"answered"`
+	Probe    *probe               `json:"probe"`
+}
+
+// probe is what the game says about itself through the SDK.
+type probe struct {
+	Place []float64 `json:"place"`
+	Bad   bool      `json:"bad"`
+	State string    `json:"state"`
+	Score float64   `json:"score"`
+}
+
+// facts is what went wrong in a page.
+type facts struct {
+	Errors     []string `json:"errors"`
+	ErrorCount int      `json:"errorCount"`
+	Violations []string `json:"violations"`
+	Dialogs    int      `json:"dialogs"`
+	Frames     int      `json:"frames"`
+	Waiting    int      `json:"waiting"`
+}
+
+// arm is one way to play: what is held, or what is done before each sample.
+type arm struct {
+	name   string
+	screen screen
+	hold   []key
+	act    func(t *tab, i int) error
+}
+
+// run is what an arm saw.
+type run struct {
+	arm      string
+	samples  []sample
+	facts    facts
+	handlers map[string]int
+	started  string // the label of the button that started the game
+	stuck    bool
+}
+
+func keyArm(name string, keys ...key) arm { return arm{name: name, screen: desktop, hold: keys} }
+
+// clickAct clicks the i-th place.
+func clickAct(t *tab, i int) error {
+	var at point
+	if err := t.eval(fmt.Sprintf("return watch.clickPoint(%d)", i), &at); err != nil {
+		return err
+	}
+	return t.click(at)
+}
+
+// glideAct moves the pointer to a fixed place and stays there.
+func glideAct(u, v float64) func(*tab, int) error {
+	return func(t *tab, i int) error {
+		at, err := t.onCanvas(u, v)
+		if err != nil {
+			return err
+		}
+		at.X += float64(i % 2) // a resting hand trembles; some games only look at moves
+		return t.mouse(input.DispatchMouseEventTypeMouseMoved, at, false)
+	}
+}
+
+// dragAct presses in the middle, draws a slanting line, and lets go.
+func dragAct(t *tab, i int) error {
+	at, err := t.onCanvas(0.4+0.05*float64(i), 0.6-0.04*float64(i))
+	if err != nil {
+		return err
+	}
+	if t.screen.touch {
+		switch i {
+		case 0:
+			return t.touch(input.DispatchTouchEventTypeTouchStart, at)
+		case samples - 2:
+			return t.touch(input.DispatchTouchEventTypeTouchEnd)
+		case samples - 1:
+			return nil
+		}
+		return t.touch(input.DispatchTouchEventTypeTouchMove, at)
+	}
+	if i == 0 {
+		if err := t.mouse(input.DispatchMouseEventTypeMouseMoved, at, false); err != nil {
+			return err
+		}
+		return t.mouse(input.DispatchMouseEventTypeMousePressed, at, true)
+	}
+	if i == samples-2 {
+		return t.mouse(input.DispatchMouseEventTypeMouseReleased, at, false)
+	}
+	return t.mouse(input.DispatchMouseEventTypeMouseMoved, at, i < samples-2)
+}
+
+// touchAct taps in turn what has handlers and places on the screen, and holds
+// each for the frames between two samples, as a thumb does on a pad.
+func touchAct(t *tab, i int) error {
+	if i > 0 {
+		if err := t.touch(input.DispatchTouchEventTypeTouchEnd); err != nil {
+			return err
+		}
+	}
+	if i == samples-1 {
+		return nil
+	}
+	var at point
+	if err := t.eval(fmt.Sprintf("return watch.clickPoint(%d)", i), &at); err != nil {
+		return err
+	}
+	return t.touch(input.DispatchTouchEventTypeTouchStart, at)
+}
+
+func (t *tab) onCanvas(u, v float64) (point, error) {
+	var at point
+	err := t.eval(fmt.Sprintf("return watch.canvasPoint(%g, %g)", u, v), &at)
+	return at, err
+}
+
+// start brings the game from its title into play, the same way in every arm:
+// the button that looks like it, else a click into the middle, then Enter.
+func (t *tab) start(wait int) (string, error) {
+	label := ""
+	for round := range startRounds {
+		var at *point
+		if err := t.eval(fmt.Sprintf("return watch.startPoint(%t)", round > 0), &at); err != nil {
+			return label, err
+		}
+		if at == nil && round > 0 {
+			break
+		}
+		if at == nil {
+			middle, err := t.onCanvas(0.5, 0.5)
+			if err != nil {
+				return label, err
+			}
+			at = &middle
+		} else if label == "" {
+			label = at.Label
+		}
+		if err := t.click(*at); err != nil {
+			return label, err
+		}
+		if err := t.frames(framesToTell, false); err != nil {
+			return label, err
+		}
+	}
+	if !t.screen.touch {
+		if err := t.keys(true, keyEnter); err != nil {
+			return label, err
+		}
+		if err := t.frames(1, false); err != nil {
+			return label, err
+		}
+		if err := t.keys(false, keyEnter); err != nil {
+			return label, err
+		}
+	}
+	return label, t.frames(wait, false)
+}
+
+// frames plays n frames; the last one is drawn if draw says so.
+func (t *tab) frames(n int, draw bool) error {
+	return t.eval(fmt.Sprintf("await watch.run(%d, %t)", n, draw), nil)
+}
+
+// look plays n frames and samples the last.
+func (t *tab) look(n int) (sample, error) {
+	var s sample
+	err := t.eval(fmt.Sprintf("await watch.run(%d, true); return watch.sample()", n), &s)
+	return s, err
+}
+
+func (t *tab) facts() (facts, error) {
+	var f facts
+	err := t.eval("return clock.facts()", &f)
+	return f, err
+}
+
+// play runs one arm in a fresh page: hold, release, hold, release.
+func (b *browser) play(url string, a arm, wait int) (run, error) {
+	r := run{arm: a.name}
+	t, err := b.open(url, a.screen)
+	if err != nil {
+		return r, err
+	}
+	defer t.Close()
+	if r.started, err = t.start(wait); err != nil {
+		return r, err
+	}
+	first, err := t.look(1)
+	if err != nil {
+		return r, err
+	}
+	r.samples = append(r.samples, first)
+	if err := t.keys(true, a.hold...); err != nil {
+		return r, err
+	}
+	for i := range samples {
+		if a.act != nil {
+			if err := a.act(t, i); err != nil {
+				return r, err
+			}
+		}
+		s, err := t.look(framesApart)
+		if err != nil {
+			return r, err
+		}
+		r.samples = append(r.samples, s)
+		if len(a.hold) > 0 && (i == 3 || i == 6) {
+			if err := t.keys(false, a.hold...); err != nil {
+				return r, err
+			}
+		}
+		if len(a.hold) > 0 && i == 3 {
+			if err := t.frames(1, false); err != nil {
+				return r, err
+			}
+			if err := t.keys(true, a.hold...); err != nil {
+				return r, err
+			}
+		} else if i == 3 {
+			// Every arm plays the same number of frames.
+			if err := t.frames(1, false); err != nil {
+				return r, err
+			}
+		}
+	}
+	if r.facts, err = t.facts(); err != nil {
+		return r, err
+	}
+	err = t.eval("return watch.handlers()", &r.handlers)
+	return r, err
+}
