@@ -1,5 +1,10 @@
 package dreamcore
 
+import (
+	"strconv"
+	"strings"
+)
+
 // Lang is a language in which people and agents are spoken to.
 type Lang string
 
@@ -40,4 +45,43 @@ func DetectLang(text string) Lang {
 		return Chinese
 	}
 	return English
+}
+
+// ParseLang returns the language that a tag such as "ja", "zh-CN" or "en_GB"
+// asks for; ok is false for one that we do not speak.
+func ParseLang(tag string) (lang Lang, ok bool) {
+	primary := strings.ToLower(tag)
+	if i := strings.IndexAny(primary, "-_"); i >= 0 {
+		primary = primary[:i]
+	}
+	for _, l := range Langs {
+		if string(l) == primary {
+			return l, true
+		}
+	}
+	return "", false
+}
+
+// AcceptLang picks our language that an Accept-Language header likes best,
+// English when it names none of ours.
+func AcceptLang(header string) Lang {
+	best, bestQ := English, 0.0
+	for i, part := range strings.Split(header, ",") {
+		if i == 20 {
+			break // nobody speaks more; a hostile header is long
+		}
+		tag, params, _ := strings.Cut(part, ";")
+		q := 1.0
+		if v, found := strings.CutPrefix(strings.TrimSpace(params), "q="); found {
+			f, err := strconv.ParseFloat(v, 64)
+			if err != nil || !(f >= 0 && f <= 1) {
+				continue
+			}
+			q = f
+		}
+		if l, ok := ParseLang(strings.TrimSpace(tag)); ok && q > bestQ {
+			best, bestQ = l, q
+		}
+	}
+	return best
 }
