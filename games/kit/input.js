@@ -19,7 +19,12 @@ Kit.input = (function () {
   var stick = null; // {x0, y0, x, y} while a finger steers
   var pointer = { x: 0, y: 0, down: false, pressed: false, moved: false, touch: false };
   var wanted = { pad: [], stick: false };
-  var input = { pointer: pointer, active: false };
+  var input = {
+    pointer: pointer,
+    get active() { return document.body.classList.contains("kit-playing"); },
+    // active while one plays: then the pad shows, and Space is never a button's
+    set active(on) { document.body.classList.toggle("kit-playing", on); },
+  };
 
   names.forEach(function (name) {
     Object.defineProperty(input, name, {
