@@ -11,6 +11,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 
 	"dreamcore"
@@ -27,6 +28,7 @@ const (
 // Blobs is where the bytes go.
 type Blobs interface {
 	Put(ctx context.Context, data []byte) (dreamcore.BlobHash, error)
+	Get(ctx context.Context, hash dreamcore.BlobHash, limitBytes int64) ([]byte, error)
 }
 
 // Versions is the atomic step; see store.Versions.
@@ -90,19 +92,14 @@ func (p *Publisher) publish(ctx context.Context, r Request) (dreamcore.Version, 
 		return dreamcore.Version{}, &Blocked{found}
 	}
 	v := dreamcore.Version{Game: r.Job.Game, Job: r.Job.ID, Evidence: r.Evidence}
-	for _, f := range r.Tree.Files {
-		h, err := p.Blobs.Put(ctx, f.Data)
-		if err != nil {
-			return dreamcore.Version{}, fmt.Errorf("store %q: %w", f.Path, err)
-		}
-		v.Files = append(v.Files, dreamcore.VersionFile{Path: f.Path, Hash: h, SizeBytes: int64(len(f.Data))})
-	}
-	v.ID = VersionID(v.Game, v.Job, v.Files)
-	hashes, err := p.pictures(ctx, r.Evidence.Pictures)
-	if err != nil {
+	var err error
+	if v.Files, err = p.Keep(ctx, r.Tree); err != nil {
 		return dreamcore.Version{}, err
 	}
-	v.Evidence.PictureHashes, v.Evidence.Pictures = hashes, nil
+	v.ID = VersionID(v.Game, v.Job, v.Files)
+	if err := p.KeepPictures(ctx, &v.Evidence); err != nil {
+		return dreamcore.Version{}, err
+	}
 	v, err = p.Versions.Publish(ctx, v, Title(r.Tree, r.Job.Wish), r.Job.Attempt)
 	if err != nil {
 		return dreamcore.Version{}, fmt.Errorf("publish: %w", err)
@@ -110,24 +107,56 @@ func (p *Publisher) publish(ctx context.Context, r Request) (dreamcore.Version, 
 	return v, nil
 }
 
-// pictures stores the evidence's pictures. They come out of a sandbox, so each
-// must at least begin like a picture, and is only ever served as one.
-func (p *Publisher) pictures(ctx context.Context, all map[string][]byte) (map[string]dreamcore.BlobHash, error) {
-	if len(all) > MaxPictures {
-		return nil, dreamcore.Errorf(dreamcore.Refused, "publish.pictures", "%d pictures are more than %d", len(all), MaxPictures)
+// Keep stores the files of a snapshot, before anything of it is published: a
+// job that is interrupted after verification needs no sandbox to go on.
+func (p *Publisher) Keep(ctx context.Context, t *tree.Tree) ([]dreamcore.VersionFile, error) {
+	files := make([]dreamcore.VersionFile, 0, len(t.Files))
+	for _, f := range t.Files {
+		h, err := p.Blobs.Put(ctx, f.Data)
+		if err != nil {
+			return nil, fmt.Errorf("store %q: %w", f.Path, err)
+		}
+		files = append(files, dreamcore.VersionFile{Path: f.Path, Hash: h, SizeBytes: int64(len(f.Data))})
 	}
-	hashes := make(map[string]dreamcore.BlobHash, len(all))
-	for name, data := range all {
+	return files, nil
+}
+
+// Load reads back what Keep stored.
+func (p *Publisher) Load(ctx context.Context, files []dreamcore.VersionFile) ([]tree.File, error) {
+	out := make([]tree.File, 0, len(files))
+	for _, f := range files {
+		data, err := p.Blobs.Get(ctx, f.Hash, f.SizeBytes)
+		if err != nil {
+			return nil, fmt.Errorf("read %q: %w", f.Path, err)
+		}
+		out = append(out, tree.File{Path: f.Path, Data: data})
+	}
+	return out, nil
+}
+
+// KeepPictures stores the evidence's pictures and leaves their hashes in ev.
+// They come out of a sandbox, so each must at least begin like a picture, and is
+// only ever served as one.
+func (p *Publisher) KeepPictures(ctx context.Context, ev *dreamcore.Evidence) error {
+	if len(ev.Pictures)+len(ev.PictureHashes) > MaxPictures {
+		return dreamcore.Errorf(dreamcore.Refused, "publish.pictures", "%d pictures are more than %d", len(ev.Pictures), MaxPictures)
+	}
+	hashes := maps.Clone(ev.PictureHashes)
+	if hashes == nil {
+		hashes = map[string]dreamcore.BlobHash{}
+	}
+	for name, data := range ev.Pictures {
 		if len(data) > MaxPictureBytes || PictureType(data) == "" || len(name) > 200 {
-			return nil, dreamcore.Errorf(dreamcore.Refused, "publish.pictures", "%.200q is no picture of at most %d bytes", name, MaxPictureBytes)
+			return dreamcore.Errorf(dreamcore.Refused, "publish.pictures", "%.200q is no picture of at most %d bytes", name, MaxPictureBytes)
 		}
 		h, err := p.Blobs.Put(ctx, data)
 		if err != nil {
-			return nil, fmt.Errorf("store picture: %w", err)
+			return fmt.Errorf("store picture: %w", err)
 		}
 		hashes[name] = h
 	}
-	return hashes, nil
+	ev.PictureHashes, ev.Pictures = hashes, nil
+	return nil
 }
 
 // PictureType returns the media type of a PNG, GIF, WebP or JPEG by its first
