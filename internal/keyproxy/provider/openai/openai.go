@@ -1,0 +1,129 @@
+// Package openai describes OpenAI's protocols: Chat Completions, Responses and
+// Images. Many servers speak the first, so it is also the way to any
+// OpenAI-compatible one.
+package openai
+
+import (
+	"strings"
+
+	"dreamcore"
+	"dreamcore/internal/keyproxy/provider"
+	"dreamcore/internal/strictjson"
+)
+
+// Operations are the routes of these protocols.
+func Operations() []*provider.Operation {
+	return []*provider.Operation{
+		{
+			Method: "POST", Path: "/openai/v1/chat/completions", Kind: provider.Generate,
+			Feature: dreamcore.OpenAIChat, Upstream: "/chat/completions", Protocol: Protocol{},
+			Rule: chatRule, OutputFields: []string{"max_completion_tokens", "max_tokens"},
+			Finish: finishChat, Meter: func() provider.Meter { return &chatMeter{sane: true} },
+		},
+		{
+			Method: "POST", Path: "/openai/v1/responses", Kind: provider.Generate,
+			Feature: dreamcore.OpenAIResponses, Upstream: "/responses", Protocol: Protocol{},
+			Rule: responsesRule, OutputFields: []string{"max_output_tokens"},
+			Finish: finishResponses, Meter: func() provider.Meter { return &responsesMeter{sane: true} },
+		},
+		{
+			Method: "POST", Path: "/openai/v1/images/generations", Kind: provider.Image,
+			Feature: dreamcore.ImageGeneration, Upstream: "/images/generations", Protocol: Protocol{},
+			Rule: imageRule,
+		},
+		{Method: "GET", Path: "/openai/v1/models", Kind: provider.List, Protocol: Protocol{}},
+	}
+}
+
+// finishChat asks for the usage of a stream, which is otherwise not told.
+func finishChat(v *strictjson.Value, stream bool) {
+	if v.Get("store") != nil {
+		v.Set("store", strictjson.Flag(false))
+	}
+	v.Delete("stream_options")
+	if stream {
+		v.Set("stream_options", strictjson.Obj("include_usage", strictjson.Flag(true)))
+	}
+}
+
+// finishResponses turns off what is on by default: that a response is stored.
+func finishResponses(v *strictjson.Value, _ bool) { v.Set("store", strictjson.Flag(false)) }
+
+// Protocol implements provider.Protocol.
+type Protocol struct{}
+
+// Name is "openai".
+func (Protocol) Name() string { return "openai" }
+
+// Authorize carries the key as bearer token; there are no betas.
+func (Protocol) Authorize(key string, _ []string) map[string]string {
+	if key == "" {
+		return nil
+	}
+	return map[string]string{"Authorization": "Bearer " + key}
+}
+
+// ErrorType is the word of the API for a status.
+func (Protocol) ErrorType(status int) string {
+	switch {
+	case status == 401:
+		return "authentication_error"
+	case status == 403:
+		return "permission_error"
+	case status == 429:
+		return "rate_limit_error"
+	case status >= 500:
+		return "server_error"
+	}
+	return "invalid_request_error"
+}
+
+// ErrorBody has the API's shape, our reason as its code.
+func (p Protocol) ErrorBody(status int, reason, message string) []byte {
+	e := strictjson.Obj("message", strictjson.Str(message))
+	e.Set("type", strictjson.Str(p.ErrorType(status)))
+	e.Set("param", strictjson.Value{})
+	e.Set("code", strictjson.Str(reason))
+	v := strictjson.Obj("error", e)
+	return v.Append(nil)
+}
+
+// StreamError is an event that both APIs' clients understand.
+func (p Protocol) StreamError(reason, message string) []byte {
+	e := strictjson.Obj("message", strictjson.Str(message))
+	e.Set("type", strictjson.Str("server_error"))
+	e.Set("code", strictjson.Str(reason))
+	v := strictjson.Obj("type", strictjson.Str("error"))
+	v.Set("message", strictjson.Str(message))
+	v.Set("code", strictjson.Str(reason))
+	v.Set("error", e)
+	return append(v.Append([]byte("event: error\ndata: ")), "\n\n"...)
+}
+
+// Models lists names in the API's shape.
+func (Protocol) Models(names []string) []byte {
+	var items []strictjson.Value
+	for _, n := range names {
+		m := strictjson.Obj("id", strictjson.Str(n))
+		m.Set("object", strictjson.Str("model"))
+		m.Set("created", strictjson.Int(1767225600))
+		m.Set("owned_by", strictjson.Str("dreamcore"))
+		items = append(items, m)
+	}
+	v := strictjson.Obj("object", strictjson.Str("list"))
+	v.Set("data", strictjson.List(items...))
+	return v.Append(nil)
+}
+
+// overloaded reports an error whose code or type asks to come again.
+func overloaded(e *strictjson.Value) bool {
+	if e == nil || e.Kind != strictjson.Object {
+		return false
+	}
+	for _, word := range []string{e.Get("code").Text(), e.Get("type").Text()} {
+		if strings.Contains(word, "overloaded") || word == "server_error" || word == "rate_limit_exceeded" || word == "slow_down" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,271 @@
+package keyproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"dreamcore"
+	"dreamcore/internal/budget"
+	"dreamcore/internal/grant"
+	"dreamcore/internal/keyproxy/provider"
+	"dreamcore/internal/keyproxy/provider/anthropic"
+	"dreamcore/internal/keyproxy/provider/openai"
+)
+
+// MaxBodyBytes bounds a request body: a long conversation with some pictures.
+const MaxBodyBytes = 32 << 20
+
+// Proxy is the key proxy. It is safe for concurrent use.
+type Proxy struct {
+	verifier  *grant.Verifier
+	upstreams map[dreamcore.Feature]*upstream
+	clients   map[dreamcore.Feature]*http.Transport
+	ops       map[string]map[string]*provider.Operation // path, then method
+	hosts     []string
+	timeouts  Timeouts
+	ledger    *budget.Ledger
+	audit     Auditor
+	ownAudit  io.Closer
+	log       *slog.Logger
+	now       func() time.Time
+
+	ctx     context.Context // ends all calls
+	cancel  context.CancelCauseFunc
+	alerts  atomic.Int64
+	deaf    atomic.Bool // the audit failed last time
+	opening sync.Mutex
+	mu      sync.Mutex
+	jobs    map[dreamcore.JobID]*job
+}
+
+// New opens the ledger and the audit log in cfg.Dir and builds a proxy, in
+// which no job is open.
+func New(cfg Config) (p *Proxy, err error) {
+	const op = "keyproxy.new"
+	if cfg.Verifier == nil || cfg.Dir == "" {
+		return nil, dreamcore.Errorf(dreamcore.Invalid, op, "a key proxy needs a verifier and a folder")
+	}
+	p = &Proxy{
+		verifier: cfg.Verifier, upstreams: map[dreamcore.Feature]*upstream{}, clients: map[dreamcore.Feature]*http.Transport{},
+		ops: map[string]map[string]*provider.Operation{}, hosts: cfg.Hosts, timeouts: cfg.Timeouts,
+		audit: cfg.Audit, log: cfg.Log, now: cfg.Now, jobs: map[dreamcore.JobID]*job{},
+	}
+	p.timeouts.defaults()
+	if len(p.hosts) == 0 {
+		p.hosts = []string{"127.0.0.1:4000", "localhost:4000"}
+	}
+	if p.log == nil {
+		p.log = slog.New(slog.DiscardHandler)
+	}
+	if p.now == nil {
+		p.now = time.Now
+	}
+	for f, u := range cfg.Upstreams {
+		up, err := newUpstream(f, u)
+		if err != nil {
+			return nil, err
+		}
+		p.upstreams[f] = up
+		p.clients[f] = p.transport(up)
+	}
+	for _, o := range slices.Concat(anthropic.Operations(), openai.Operations()) {
+		if p.ops[o.Path] == nil {
+			p.ops[o.Path] = map[string]*provider.Operation{}
+		}
+		p.ops[o.Path][o.Method] = o
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the key proxy's folder: %w", err)
+	}
+	if p.audit == nil {
+		log, err := OpenAudit(filepath.Join(cfg.Dir, "audit.jsonl"))
+		if err != nil {
+			return nil, err
+		}
+		p.audit, p.ownAudit = log, log
+	}
+	var lost int
+	if p.ledger, lost, err = budget.Open(filepath.Join(cfg.Dir, "ledger.jsonl")); err != nil {
+		if p.ownAudit != nil {
+			_ = p.ownAudit.Close() // the first error is the one that matters
+		}
+		return nil, err
+	}
+	if lost > 0 {
+		p.log.Warn("calls were cut by a crash and are charged whole", "calls", lost)
+	}
+	p.ctx, p.cancel = context.WithCancelCause(context.Background())
+	return p, nil
+}
+
+// Close ends every job, waits for calls in flight (as long as ctx lets it) and
+// closes the files.
+func (p *Proxy) Close(ctx context.Context) error {
+	p.opening.Lock()
+	defer p.opening.Unlock()
+	p.mu.Lock()
+	jobs := make([]*job, 0, len(p.jobs))
+	for _, j := range p.jobs {
+		jobs = append(jobs, j)
+	}
+	p.mu.Unlock()
+	var errs []error
+	for _, j := range jobs {
+		j.stop()
+	}
+	for _, j := range jobs {
+		select {
+		case <-j.idle:
+		case <-ctx.Done():
+			errs = append(errs, fmt.Errorf("close key proxy: %w", context.Cause(ctx)))
+		}
+	}
+	p.cancel(errClosed)
+	for _, c := range p.clients {
+		c.CloseIdleConnections()
+	}
+	errs = append(errs, p.ledger.Close())
+	if p.ownAudit != nil {
+		errs = append(errs, p.ownAudit.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Alerts counts what should never happen in honest use: a token on a foreign
+// channel, impossible usage numbers.
+func (p *Proxy) Alerts() int64 { return p.alerts.Load() }
+
+// transport makes the client of one upstream. No redirect is followed because
+// a Transport never does; no environment is asked for a proxy because Proxy
+// is nil; there is no automatic decompression.
+func (p *Proxy) transport(u *upstream) *http.Transport {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		if u.Dial != nil {
+			return u.Dial(ctx)
+		}
+		return u.guard.Dial(ctx)
+	}
+	return &http.Transport{
+		DialContext: dial, DialTLSContext: dial,
+		DisableCompression:     true,
+		MaxIdleConnsPerHost:    64,
+		IdleConnTimeout:        90 * time.Second,
+		MaxResponseHeaderBytes: 64 << 10,
+		WriteBufferSize:        64 << 10,
+		ReadBufferSize:         32 << 10,
+	}
+}
+
+// ServeConn serves one connection that came in on a channel's listener, until
+// it ends or ctx does.
+func (p *Proxy) ServeConn(ctx context.Context, channel string, conn net.Conn) {
+	l := &single{conn: conn, done: make(chan struct{})}
+	srv := p.server(channel)
+	srv.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateClosed || s == http.StateHijacked {
+			l.end()
+		}
+	}
+	stop := context.AfterFunc(ctx, func() { _ = srv.Close() }) // the connection is going anyway
+	defer stop()
+	_ = srv.Serve(l) // always net.ErrClosed or http.ErrServerClosed, as single is done
+}
+
+// Serve serves all connections of one channel's listener, until ctx ends.
+func (p *Proxy) Serve(ctx context.Context, channel string, l net.Listener) error {
+	srv := p.server(channel)
+	stop := context.AfterFunc(ctx, func() { _ = srv.Close() }) // the connections are going anyway
+	defer stop()
+	if err := srv.Serve(l); ctx.Err() == nil {
+		return fmt.Errorf("serve channel %s: %w", channel, err)
+	}
+	return nil
+}
+
+func (p *Proxy) server(channel string) *http.Server {
+	return &http.Server{
+		Handler:           p.Handler(channel),
+		ReadHeaderTimeout: p.timeouts.ReadHeader,
+		IdleTimeout:       p.timeouts.Idle,
+		MaxHeaderBytes:    32 << 10,
+		ErrorLog:          slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
+		// A call outlives nothing: the job's context and the client's both end it.
+		DisableGeneralOptionsHandler: true,
+	}
+}
+
+// single is a listener of one connection.
+type single struct {
+	conn  net.Conn
+	once  sync.Once
+	given bool
+	done  chan struct{}
+}
+
+func (l *single) Accept() (net.Conn, error) {
+	if !l.given {
+		l.given = true
+		return l.conn, nil
+	}
+	<-l.done
+	return nil, net.ErrClosed
+}
+
+func (l *single) end()           { l.once.Do(func() { close(l.done) }) }
+func (l *single) Close() error   { l.end(); return nil }
+func (l *single) Addr() net.Addr { return l.conn.LocalAddr() }
+
+// InProcess returns the Dial of an upstream that is a handler of this process:
+// the stand-in model and the picture maker. Close ends its server.
+func InProcess(h http.Handler) (dial func(ctx context.Context) (net.Conn, error), closeServer func() error) {
+	l := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
+	go func() { _ = srv.Serve(l) }() // always net.ErrClosed or http.ErrServerClosed
+	dial = func(ctx context.Context) (net.Conn, error) {
+		near, far := net.Pipe()
+		select {
+		case l.conns <- far:
+			return near, nil
+		case <-l.done:
+			return nil, net.ErrClosed
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	return dial, srv.Close
+}
+
+// pipes is a listener of in-memory connections.
+type pipes struct {
+	conns chan net.Conn
+	once  sync.Once
+	done  chan struct{}
+}
+
+func (l *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipes) Close() error   { l.once.Do(func() { close(l.done) }); return nil }
+func (l *pipes) Addr() net.Addr { return inProcess{} }
+
+type inProcess struct{}
+
+func (inProcess) Network() string { return "in-process" }
+func (inProcess) String() string  { return "in-process" }

@@ -1,0 +1,393 @@
+package keyproxy
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"dreamcore/internal/egress"
+	"dreamcore/internal/grant"
+	"dreamcore/internal/keyproxy/provider"
+	"dreamcore/internal/strictjson"
+)
+
+// call is one request on its way through the checks.
+type call struct {
+	p       *Proxy
+	w       http.ResponseWriter
+	r       *http.Request
+	channel string
+	start   time.Time
+
+	op     *provider.Operation
+	job    *job
+	terms  *openTerms
+	up     *upstream
+	price  *ModelPrice
+	body   strictjson.Value
+	rec    AuditRecord
+	began  bool // the status line is out
+	inside bool // counted as one of the job's requests
+}
+
+// stop is how a check ends a call: with a reason and a detail for people that
+// is safe to print.
+type stop struct {
+	reason Reason
+	detail string
+}
+
+func no(r Reason) *stop { return &stop{reason: r} }
+
+func nof(r Reason, format string, args ...any) *stop {
+	return &stop{r, fmt.Sprintf(format, args...)}
+}
+
+// Handler serves the requests of one channel.
+func (p *Proxy) Handler(channel string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := &call{p: p, w: w, r: r, channel: channel, start: p.now()}
+		c.rec = AuditRecord{Channel: channel, Route: clip(r.Method, 16) + " " + clip(r.URL.Path, 100), Decision: "allow"}
+		defer c.finish()
+		if s := c.run(); s != nil {
+			c.refuse(s)
+		}
+	})
+}
+
+// finish writes the one audit record, whatever happened.
+func (c *call) finish() {
+	caught := recover()
+	if caught != nil && caught != http.ErrAbortHandler { //nolint:errorlint // net/http compares it so
+		c.p.alerts.Add(1)
+		c.p.log.Error("panic in the key proxy", "reason", Panicked, "job_id", c.rec.Job,
+			"panic", clip(fmt.Sprint(caught), 200), "stack", string(debug.Stack()))
+		if c.rec.Reason = Panicked; !c.began {
+			c.refuse(no(Panicked))
+			caught = nil
+		}
+	}
+	c.rec.Time = c.start.UTC()
+	c.rec.DurMS = c.p.now().Sub(c.start).Milliseconds()
+	if err := c.p.audit.Record(c.rec); err != nil {
+		c.p.deaf.Store(true)
+		c.p.log.Error("the audit log cannot be written", "decision", c.rec.Decision, "reason", c.rec.Reason, "error", err)
+	} else {
+		c.p.deaf.Store(false)
+	}
+	c.p.log.Info("proxy call", "job_id", c.rec.Job, "sandbox_id", c.channel, "route", c.rec.Route, "decision", c.rec.Decision,
+		"reason", c.rec.Reason, "detail", c.rec.Detail, "status", c.rec.Status, "dur_ms", c.rec.DurMS)
+	if c.inside {
+		c.job.leave() // last, so that a closed job has its audit complete
+	}
+	if caught != nil {
+		panic(http.ErrAbortHandler) // a response that has begun can only be cut
+	}
+}
+
+// family is whose habits and error shape a path has.
+func family(path string) string {
+	switch {
+	case strings.HasPrefix(path, "/anthropic/"):
+		return "anthropic"
+	case strings.HasPrefix(path, "/openai/"):
+		return "openai"
+	}
+	return ""
+}
+
+// refuse answers with the row of the table.
+func (c *call) refuse(s *stop) {
+	row, ok := refusals[s.reason]
+	if !ok {
+		row = refusals[Panicked]
+	}
+	fam := family(c.r.URL.Path)
+	status := row.status(fam)
+	c.rec.Reason, c.rec.Detail = s.reason, clip(s.detail, 200)
+	if s.reason == ChannelMismatch {
+		c.p.alerts.Add(1)
+		c.p.log.Warn("a token was used on a foreign channel", "job_id", c.rec.Job, "sandbox_id", c.channel, "reason", s.reason)
+	}
+	if c.began {
+		return
+	}
+	c.rec.Decision, c.rec.Status = "refuse", status
+	message := row.message
+	if s.detail != "" {
+		message += " (" + s.detail + ")"
+	}
+	message += " [" + string(s.reason) + "]"
+	h := c.w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if row.retryAfter != "" {
+		h.Set("Retry-After", row.retryAfter)
+	}
+	if status == http.StatusMethodNotAllowed {
+		h.Set("Allow", strings.Join(c.p.methods(c.r.URL.Path), ", "))
+	}
+	c.began = true
+	c.w.WriteHeader(status)
+	if c.r.Method == http.MethodHead {
+		return
+	}
+	_ = c.send(shape(fam).ErrorBody(status, string(s.reason), message)) // a client that is gone misses it
+}
+
+// send writes to the client, and flushes. A client that takes nothing holds a call
+// only so long, and a job that ends not at all.
+func (c *call) send(data []byte) *stop {
+	rc := http.NewResponseController(c.w)
+	_ = rc.SetWriteDeadline(time.Now().Add(c.p.timeouts.Write)) // recorders in tests have none
+	if c.job != nil && c.inside && c.job.ctx.Err() != nil && c.rec.Decision == "allow" {
+		return no(Killed)
+	}
+	n, err := c.w.Write(data)
+	c.rec.BytesOut += int64(n)
+	if err == nil {
+		err = rc.Flush()
+	}
+	if err != nil {
+		return no(ClientGone)
+	}
+	// The connection may live on for longer than this.
+	_ = rc.SetWriteDeadline(time.Time{})
+	return nil
+}
+
+// run takes the call through the checks, in their order.
+func (c *call) run() *stop {
+	if s := c.target(); s != nil {
+		return s
+	}
+	if c.r.Method == http.MethodHead && c.r.URL.Path == "/" {
+		c.w.WriteHeader(http.StatusOK) // some clients look whether anybody is there
+		c.rec.Status = http.StatusOK
+		return nil
+	}
+	methods := c.p.ops[c.r.URL.Path]
+	if methods == nil {
+		return no(NoRoute)
+	}
+	if c.op = methods[c.r.Method]; c.op == nil {
+		return no(BadMethod)
+	}
+	c.rec.Route = c.op.Route()
+	if s := c.identity(); s != nil {
+		return s
+	}
+	if !slices.Contains(c.terms.routes, c.op.Route()) {
+		return nof(FeatureOff, "route %s", c.op.Route())
+	}
+	if c.op.Kind == provider.List {
+		return c.list()
+	}
+	if c.up = c.p.upstreams[c.op.Feature]; c.up == nil {
+		return nof(FeatureOff, "feature %s has no upstream", c.op.Feature)
+	}
+	if c.p.deaf.Load() {
+		return no(AuditDown)
+	}
+	if reason := c.job.enter(c.p.now()); reason != "" {
+		return no(reason)
+	}
+	c.inside = true
+	if s := c.read(); s != nil {
+		return s
+	}
+	if s := c.admit(); s != nil {
+		return s
+	}
+	if c.op.Kind == provider.Image {
+		return c.image()
+	}
+	return c.forward()
+}
+
+// target checks the request line and what belongs to it, as the client wrote
+// it: the standard library has already decoded URL.Path.
+func (c *call) target() *stop {
+	raw := c.r.RequestURI
+	if !strings.HasPrefix(raw, "/") {
+		return no(BadHost) // absolute form, authority form of CONNECT, or *
+	}
+	path, query, asked := strings.Cut(raw, "?")
+	for i := range len(path) {
+		b := path[i]
+		if b != '/' && b != '_' && b != '-' && b != '.' && (b < '0' || b > '9') && (b < 'a' || b > 'z') && (b < 'A' || b > 'Z') {
+			return no(BadTarget)
+		}
+	}
+	if strings.Contains(path, "//") || strings.Contains(path, "/.") || path != c.r.URL.Path {
+		return no(BadTarget)
+	}
+	if !slices.Contains(c.p.hosts, strings.ToLower(c.r.Host)) {
+		return no(BadHost)
+	}
+	if c.r.Header.Get("Upgrade") != "" || hasToken(c.r.Header.Values("Connection"), "upgrade") || c.r.Method == http.MethodConnect {
+		return no(BadUpgrade)
+	}
+	if asked && !(query == "beta=true" && family(path) == "anthropic") {
+		return no(BadQuery)
+	}
+	return nil
+}
+
+func hasToken(values []string, token string) bool {
+	for _, v := range values {
+		for t := range strings.SplitSeq(v, ",") {
+			if strings.EqualFold(strings.TrimSpace(t), token) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// credential returns the one token of the request.
+func (c *call) credential() (string, *stop) {
+	for _, name := range []string{"Api-Key", "X-Goog-Api-Key", "Proxy-Authorization", "Cookie", "Openai-Organization", "Openai-Project"} {
+		if len(c.r.Header.Values(name)) > 0 {
+			return "", nof(ForeignKey, "header %s", name)
+		}
+	}
+	var tokens []string
+	for _, v := range c.r.Header.Values("Authorization") {
+		t, ok := strings.CutPrefix(v, "Bearer ")
+		if !ok {
+			return "", nof(ForeignKey, "the header Authorization is not a bearer token")
+		}
+		tokens = append(tokens, strings.TrimSpace(t))
+	}
+	bearers := len(tokens)
+	tokens = append(tokens, c.r.Header.Values("X-Api-Key")...)
+	if bearers > 1 || len(tokens)-bearers > 1 || len(tokens) == 2 && tokens[0] != tokens[1] {
+		return "", no(TwoCredentials)
+	}
+	if len(tokens) == 0 || tokens[0] == "" {
+		return "", no(NoToken)
+	}
+	if !strings.HasPrefix(tokens[0], grant.Prefix) {
+		return "", no(ForeignKey)
+	}
+	return tokens[0], nil
+}
+
+// identity checks the grant, then that its job lives and is the channel's.
+func (c *call) identity() *stop {
+	token, s := c.credential()
+	if s != nil {
+		return s
+	}
+	claims, err := c.p.verifier.Verify(token, Audience, c.p.now())
+	if claims.Job != "" {
+		// Signed by us, so it may name the job in the audit.
+		c.rec.Job, c.rec.Attempt, c.rec.Grant = claims.Job, claims.Attempt, claims.ID
+	}
+	switch {
+	case errors.Is(err, grant.ErrExpired):
+		return no(TokenExpired)
+	case errors.Is(err, grant.ErrNotYet):
+		return no(TokenNotYet)
+	case err != nil:
+		return nof(BadToken, "%v", err)
+	case claims.Channel != c.channel:
+		return no(ChannelMismatch)
+	}
+	if c.job = c.p.job(claims.Job); c.job == nil {
+		if strings.HasPrefix(c.p.ledger.State(jobAccount(claims.Job)), "shut") {
+			return no(JobEnded)
+		}
+		return no(JobUnknown)
+	}
+	c.terms = c.job.terms.Load()
+	switch {
+	case c.terms.Attempt != claims.Attempt:
+		return no(AttemptMismatch)
+	case c.terms.Channel != c.channel:
+		return no(ChannelMismatch)
+	case c.job.ctx.Err() != nil:
+		return no(JobEnded)
+	}
+	for _, f := range egress.Opens(c.op.Route()) {
+		if slices.Contains(claims.Features, f) {
+			return nil
+		}
+	}
+	return nof(FeatureOff, "the token does not open %s", c.op.Route())
+}
+
+// read takes the whole body before anything is dialled.
+func (c *call) read() *stop {
+	h := c.r.Header
+	if enc := h.Values("Content-Encoding"); len(enc) > 1 || len(enc) == 1 && !strings.EqualFold(enc[0], "identity") {
+		return no(BadEncoding)
+	}
+	kind, params, err := mime.ParseMediaType(h.Get("Content-Type"))
+	if cs := params["charset"]; err != nil || kind != "application/json" || cs != "" && !strings.EqualFold(cs, "utf-8") {
+		return no(BadType)
+	}
+	rc := http.NewResponseController(c.w)
+	deadline := time.Now().Add(c.p.timeouts.ReadBody)
+	if err := rc.SetReadDeadline(deadline); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return nof(BadBody, "no deadline could be set")
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, MaxBodyBytes))
+	c.rec.BytesIn = int64(len(data))
+	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
+		return nof(TooLarge, "at most %d bytes", MaxBodyBytes)
+	} else if err != nil {
+		return no(BadBody)
+	}
+	if err := rc.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return nof(BadBody, "no deadline could be set")
+	}
+	if c.body, err = strictjson.Parse(data); err != nil {
+		return nof(BadJSON, "%v", err)
+	}
+	return nil
+}
+
+// list answers the model list from the terms, without a dial.
+func (c *call) list() *stop {
+	var names []string
+	for _, f := range egress.Opens(c.op.Route()) {
+		up := c.p.upstreams[f]
+		if up == nil || !slices.Contains(c.terms.Features, f) {
+			continue
+		}
+		for _, m := range up.Models {
+			if slices.Contains(c.terms.Models, m.Name) && !slices.Contains(names, m.Name) {
+				names = append(names, m.Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	c.w.Header().Set("Content-Type", "application/json")
+	c.began, c.rec.Status = true, http.StatusOK
+	return c.send(c.op.Protocol.Models(names))
+}
+
+func (p *Proxy) methods(path string) []string {
+	var out []string
+	for m := range p.ops[path] {
+		out = append(out, m)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// shape is the error shape of a family; paths that belong to none get OpenAI's.
+func shape(fam string) provider.Protocol {
+	if fam == "anthropic" {
+		return protocols[0]
+	}
+	return protocols[1]
+}
