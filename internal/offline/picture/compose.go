@@ -33,7 +33,7 @@ func compose(r reading) ([]layer, error) {
 		}
 	}
 	// A hat sits best on a face that looks at us.
-	if fig.portrait != "" && !r.body && (r.portrait || wears && (fig.headW == 0 || has(effects, "glasses"))) {
+	if fig.portrait != "" && !r.body && (r.portrait || wears && fig.headW == 0 || has(effects, "glasses") || has(effects, "helmet")) {
 		picture = fig.portrait
 		fig = lex.figures[picture]
 	}
@@ -52,7 +52,7 @@ func compose(r reading) ([]layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &composer{fig: fig, main: main, box: b, kind: r.main.Kind, side: fig.sided || r.main.Kind == words.Animal && picture == r.picture}
+	c := &composer{fig: fig, main: main, box: b, kind: r.main.Kind, side: looksAside(picture, r.main.Kind), top: r.top}
 	for _, e := range effects {
 		if err := c.apply(e); err != nil {
 			return nil, err
@@ -60,6 +60,15 @@ func compose(r reading) ([]layer, error) {
 	}
 	layers := append(append(c.behind, main), c.front...)
 	return turn(layers, facing(fig, r)), nil
+}
+
+// looksAside reports whether a picture shows its thing from the side; icons of
+// animals and vehicles do unless the table says otherwise.
+func looksAside(picture string, kind words.Kind) bool {
+	if f, ok := openLexicon().figures[picture]; ok {
+		return f.sided
+	}
+	return kind == words.Animal || kind == words.Vehicle
 }
 
 func has(list []string, what string) bool {
@@ -125,6 +134,7 @@ type composer struct {
 	box           box
 	kind          words.Kind
 	side          bool // seen from the side, looking left
+	top           bool // seen from above
 	behind, front []layer
 }
 
@@ -157,7 +167,7 @@ func (c *composer) apply(effect string) error {
 	case "wings":
 		return c.wings()
 	case "speed":
-		if c.kind == words.Place || c.kind == words.Sky {
+		if c.top || !c.side {
 			return nil
 		}
 		return c.add(&c.behind, "speed-lines", place(b.r-0.04*b.w(), b.t+b.h()*0.5, b.h()*0.8, 0, 64, 0))
@@ -172,7 +182,7 @@ func (c *composer) apply(effect string) error {
 	case "music":
 		return c.add(&c.front, "1f3b5", place(b.r, b.t, 0.34*b.w(), 64, 64, 0))
 	case "bubble":
-		return c.add(&c.front, "bubbles", place(b.l, b.t+0.1*b.h(), 0.4*b.w(), 64, 64, 0))
+		return c.add(&c.front, "bubbles", place(b.l-0.04*b.w(), b.t, 0.36*b.w(), 64, 64, 0))
 	case "sparkle":
 		if err := c.add(&c.front, "sparkle", place(b.r-0.02*b.w(), b.t+0.1*b.h(), 0.34*b.w(), 64, 64, 0)); err != nil {
 			return err
@@ -186,6 +196,9 @@ func (c *composer) apply(effect string) error {
 		}
 		return c.add(&c.behind, "cape-front", place(b.l+b.w()/2, b.t+0.4*b.h(), 1.3*b.w(), 64, 8, 0))
 	case "glasses":
+		if c.side {
+			return nil // they would hide more than they dress
+		}
 		y := b.t + 0.5*b.h()
 		return c.add(&c.front, "shades", place(b.l+b.w()/2, y, 0.72*b.w(), 64, 64, 0))
 	case "helmet":

@@ -12,7 +12,6 @@ import (
 	"context"
 	"fmt"
 	"image"
-	"image/color"
 	"image/png"
 
 	"dreamcore"
@@ -95,7 +94,11 @@ func Draw(ctx context.Context, q Request) (*image.RGBA, Info, error) {
 	canvas := image.NewRGBA(image.Rect(0, 0, q.W, q.H))
 	scene := r.scene && !q.Transparent
 	if !q.Transparent {
-		info.Place = paintPlace(canvas, r.place, seedOf(q))
+		place, err := paintPlace(canvas, r.place, seedOf(q))
+		if err != nil {
+			return nil, info, fmt.Errorf("make picture: %w", err)
+		}
+		info.Place = place
 	}
 	if !scene {
 		figure, err := drawFigure(q, r, &info)
@@ -171,6 +174,3 @@ func (q Request) validate() error {
 	}
 	return nil
 }
-
-// white is used by several painters.
-var white = color.RGBA{255, 255, 255, 255}

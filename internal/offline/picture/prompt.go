@@ -77,6 +77,9 @@ func understand(prompt string) reading {
 	}
 	r := reading{}
 	for _, f := range mods {
+		if inName(f, roles) {
+			continue
+		}
 		kind, arg, _ := strings.Cut(f.effect, ":")
 		switch kind {
 		case "mirror":
@@ -120,6 +123,17 @@ func understand(prompt string) reading {
 		r.scene = false
 	}
 	return r
+}
+
+// inName reports whether a modifier is a part of a thing's name: the racing of a
+// racing car.
+func inName(f found, roles []role) bool {
+	for _, o := range roles {
+		if o.match.Start <= f.start && f.end <= o.match.End {
+			return true
+		}
+	}
+	return false
 }
 
 // covered reports whether a modifier says more than the thing itself: the hat
@@ -186,7 +200,7 @@ func tintOf(mods []found, roles []role, head int) string {
 	tint := ""
 	for _, f := range mods {
 		colour, ok := strings.CutPrefix(f.effect, "tint:")
-		if !ok {
+		if !ok || inName(f, roles) {
 			continue
 		}
 		next := -1
