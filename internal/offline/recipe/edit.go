@@ -1,0 +1,395 @@
+package recipe
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"dreamcore"
+	"dreamcore/internal/offline/lexicon"
+	"dreamcore/internal/offline/wish"
+)
+
+// Edit plans a change of a game that is there already: only what the wish says
+// is touched. A plan without Files and Orders means that nothing was
+// understood.
+func (c *Cook) Edit(m Manifest, files map[string][]byte, w wish.Wish) (*Plan, error) {
+	docs := map[string]*document{}
+	for _, name := range m.Files() {
+		doc, err := newDocument(files[name])
+		if err != nil {
+			if name == GameFile {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			continue
+		}
+		docs[name] = doc
+	}
+	e := &editor{Cook: c, m: m, w: w, docs: docs, game: docs[GameFile], plan: &Plan{}}
+	e.slots()
+	e.point()
+	e.counts()
+	e.things()
+	e.colours()
+	e.places()
+	e.titles()
+	e.plan.rename(e.game)
+	var err error
+	if e.plan.Calm, err = written(docs); err != nil {
+		return nil, err
+	}
+	e.meanings()
+	if e.plan.Files, err = written(docs); err != nil {
+		return nil, err
+	}
+	return e.plan, nil
+}
+
+// editor works one change out.
+type editor struct {
+	*Cook
+	m    Manifest
+	w    wish.Wish
+	docs map[string]*document
+	game *document
+	plan *Plan
+
+	parts    []*slot
+	mentions []mention
+	factors  map[string]float64 // for the numbers, by meaning
+}
+
+// slot is a slot of the manifest with what is in it.
+type slot struct {
+	Slot
+	part wish.Part
+	now  wish.Cast
+	new  bool // it gets another thing or another look
+}
+
+// mention is a place in the text that speaks of a part of the game.
+type mention struct {
+	start, end int
+	part       wish.Part
+	slot       *slot // when it names what is in one
+}
+
+func (e *editor) slots() {
+	add := func(part wish.Part, list ...Slot) {
+		for _, s := range list {
+			t := wish.Thing{}
+			if e.game.get(s.Name, &t.Names) {
+				if known, ok := e.Index.Lookup(t.Key()); ok {
+					t.Kind = known.Kind
+				}
+				e.parts = append(e.parts, &slot{Slot: s, part: part, now: wish.Cast{Thing: t}})
+			}
+		}
+	}
+	add(wish.Hero, e.m.Change.Hero)
+	add(wish.Foe, e.m.Change.Foes...)
+	add(wish.Prize, e.m.Change.Prizes...)
+	add(wish.Scenery, e.m.Change.Scenery...)
+	if len(e.parts) > 0 {
+		e.plan.Hero = e.parts[0].now
+	}
+	e.game.get(parentOf(e.m.Change.Titles), &e.plan.Title)
+}
+
+// parentOf is the pointer to the object that holds the titles.
+func parentOf(titles []string) string {
+	if len(titles) == 0 {
+		return "/title"
+	}
+	return titles[0][:strings.LastIndexByte(titles[0], '/')]
+}
+
+// point finds what the text speaks of.
+func (e *editor) point() {
+	parts := map[string]wish.Part{"hero": wish.Hero, "foes": wish.Foe, "prizes": wish.Prize, "scenery": wish.Scenery}
+	for _, h := range e.Lexicon.FindTargets(e.w.Text) {
+		e.mentions = append(e.mentions, mention{h.Start, h.End, parts[h.ID], nil})
+	}
+	for _, m := range e.Index.Scan(e.w.Text) {
+		if s := e.holding(m.Thing); s != nil {
+			e.mentions = append(e.mentions, mention{m.Start, m.End, s.part, s})
+		}
+	}
+}
+
+// holding returns the slot with this thing in it, if any.
+func (e *editor) holding(t wish.Thing) *slot {
+	for _, s := range e.parts {
+		for _, lang := range dreamcore.Langs {
+			if n := s.now.Names[lang]; n != "" && strings.EqualFold(n, t.Names[lang]) {
+				return s
+			}
+		}
+	}
+	return nil
+}
+
+// nearest is the mention closest to a place in the text.
+func (e *editor) nearest(h lexicon.Hit) (mention, bool) {
+	best, distance := mention{}, 1<<30
+	for _, m := range e.mentions {
+		d := max(m.start-h.End, h.Start-m.end, 0)
+		if d < distance {
+			best, distance = m, d
+		}
+	}
+	return best, distance < 1<<30
+}
+
+// counts reads "more stars", "fewer enemies", "no enemies".
+func (e *editor) counts() {
+	e.factors = map[string]float64{}
+	numberOf := map[wish.Part]string{wish.Foe: "foes", wish.Prize: "prizes"}
+	for _, h := range e.Lexicon.FindAmounts(e.w.Text) {
+		a := e.Lexicon.Amounts[h.ID]
+		if m, ok := e.nearest(h); ok && a.Count && numberOf[m.part] != "" {
+			e.factors[numberOf[m.part]] = a.Factor
+		}
+	}
+	for _, h := range e.Lexicon.FindChanges(e.w.Text) {
+		m, ok := e.nearest(h)
+		if !ok || numberOf[m.part] == "" {
+			continue
+		}
+		if _, said := e.factors[numberOf[m.part]]; said {
+			continue
+		}
+		switch {
+		case h.ID == "remove":
+			e.factors[numberOf[m.part]] = 0
+		case h.ID == "add" && m.slot != nil:
+			e.factors[numberOf[m.part]] = 1.4
+		}
+	}
+}
+
+// things puts new things into slots: into the one that the text names beside a
+// verb of replacing, else into one of the part that it speaks of.
+func (e *editor) things() {
+	replacing := slices.ContainsFunc(e.Lexicon.FindChanges(e.w.Text), func(h lexicon.Hit) bool { return h.ID == "replace" })
+	for _, group := range []struct {
+		part wish.Part
+		cast []wish.Cast
+	}{{wish.Hero, e.w.Heroes}, {wish.Foe, e.w.Foes}, {wish.Prize, e.w.Prizes}, {wish.Scenery, e.w.Scenery}} {
+		for _, c := range group.cast {
+			if held := e.holding(c.Thing); held != nil {
+				if c.Colour != "" || c.Look != "" {
+					held.now.Colour, held.now.Look, held.new = c.Colour, c.Look, true
+				}
+				continue
+			}
+			if s := e.room(group.part, c, replacing); s != nil {
+				e.put(s, c)
+			}
+		}
+	}
+	for _, s := range e.parts {
+		if s.new {
+			e.plan.order(s.Slot, s.now, "")
+		}
+	}
+}
+
+// room is the slot for a new thing.
+func (e *editor) room(part wish.Part, c wish.Cast, replacing bool) *slot {
+	for _, m := range e.mentions {
+		if m.slot != nil && replacing && !m.slot.new {
+			return m.slot
+		}
+	}
+	for _, m := range e.mentions {
+		if m.slot == nil {
+			part = m.part
+			break
+		}
+	}
+	if part == wish.Hero && !replacing && len(e.mentions) == 0 {
+		// "add a ...": somebody new is a danger, something new is a prize.
+		part = wish.Prize
+		if c.Animate() {
+			part = wish.Foe
+		}
+	}
+	for _, s := range slices.Backward(e.parts) {
+		if s.part == part && !s.new {
+			return s
+		}
+	}
+	return nil
+}
+
+func (e *editor) put(s *slot, c wish.Cast) {
+	for _, lang := range dreamcore.Langs {
+		now := c.Names.In(lang)
+		if lang == dreamcore.English {
+			now = like(s.now.Names[lang], now)
+			e.plan.replace(plural(s.now.Names[lang]), plural(now))
+		}
+		e.plan.replace(s.now.Names[lang], now)
+		e.game.set(s.Name+"/"+string(lang), now)
+	}
+	s.now, s.new = c, true
+	if s.part == wish.Hero {
+		e.plan.Hero = c
+	}
+}
+
+// colours colours the part that the text speaks of, or accents.
+func (e *editor) colours() {
+	for _, h := range e.Lexicon.FindColours(e.w.Text) {
+		m, ok := e.nearest(h)
+		switch {
+		case ok && m.part == wish.Scenery && m.slot == nil:
+			e.tint(h.ID, "sky", "sky2", "ground", "ground2", "path", "wall")
+		case ok && m.slot != nil:
+			if m.slot.now.Colour == "" || !m.slot.new {
+				m.slot.now.Colour, m.slot.new = h.ID, true
+				e.plan.order(m.slot.Slot, m.slot.now, "")
+			}
+		case ok:
+			for _, s := range e.parts {
+				if s.part == m.part && !s.new {
+					s.now.Colour, s.new = h.ID, true
+					e.plan.order(s.Slot, s.now, "")
+				}
+			}
+		case !slices.ContainsFunc(e.parts, func(s *slot) bool { return s.now.Colour == h.ID }):
+			e.tint(h.ID, "accent", "sky", "sky2")
+		}
+	}
+}
+
+// tint gives the colours of some roles the hue of a named one and keeps their
+// lightness apart.
+func (e *editor) tint(id string, roles ...string) {
+	named, ok := parseColour(e.Lexicon.Colours[id].Hex)
+	if !ok {
+		return
+	}
+	h, s, l := named.hsl()
+	set := map[string]colour{}
+	for role, pointer := range e.m.Change.Palette {
+		var old string
+		if e.game.get(pointer, &old) {
+			if was, ok := parseColour(old); ok {
+				set[role] = was
+			}
+		}
+	}
+	for _, role := range roles {
+		if was, ok := set[role]; ok {
+			_, _, light := was.hsl()
+			set[role] = fromHSL(h, s, min(max((l+light)/2, 0.06), 0.94))
+		}
+	}
+	legible(set)
+	e.paint(set)
+}
+
+func (e *editor) paint(set map[string]colour) {
+	for role, c := range set {
+		pointer := e.m.Change.Palette[role]
+		var old string
+		if e.game.get(pointer, &old) && !strings.EqualFold(old, c.String()) {
+			e.game.set(pointer, c.String())
+		}
+	}
+}
+
+// places moves the game to a place that the text names.
+func (e *editor) places() {
+	if len(e.w.Places) == 0 || len(e.Lexicon.FindPlaces(e.w.Text)) == 0 {
+		return
+	}
+	e.plan.Place = e.w.Places[0]
+	if onlyTarget(e) {
+		return
+	}
+	place := e.Lexicon.Places[e.plan.Place]
+	set := map[string]colour{}
+	for role := range e.m.Change.Palette {
+		if c, ok := parseColour(place.Palette[role]); ok {
+			set[role] = c
+		}
+	}
+	legible(set)
+	e.paint(set)
+	used := map[string]bool{}
+	for _, s := range e.parts {
+		used[s.now.Key()] = true
+	}
+	for _, s := range e.parts {
+		if s.part != wish.Scenery || s.new {
+			continue
+		}
+		if next := e.choose(1, nil, used, place.Scenery); len(next) > 0 {
+			e.put(s, next[0])
+			e.plan.order(s.Slot, next[0], "")
+		}
+	}
+}
+
+// onlyTarget reports whether the place is merely the word for a part of the
+// game: "make the sky pink".
+func onlyTarget(e *editor) bool {
+	for _, p := range e.Lexicon.FindPlaces(e.w.Text) {
+		if !slices.ContainsFunc(e.mentions, func(m mention) bool { return m.slot == nil && m.start <= p.Start && p.End <= m.end }) {
+			return false
+		}
+	}
+	return len(e.Lexicon.FindColours(e.w.Text)) > 0
+}
+
+// titles gives the game the title that was asked for, word for word.
+func (e *editor) titles() {
+	if e.w.Title == "" {
+		return
+	}
+	for _, pointer := range e.m.Change.Titles {
+		var old string
+		if e.game.get(pointer, &old) {
+			e.plan.replace(old, e.w.Title)
+		}
+		e.game.set(pointer, e.w.Title)
+	}
+	e.plan.Title = dreamcore.Localized{
+		dreamcore.English: e.w.Title, dreamcore.Japanese: e.w.Title, dreamcore.Chinese: e.w.Title,
+	}
+}
+
+// meanings changes numbers and rules by what was said of them.
+func (e *editor) meanings() {
+	for means, f := range e.w.Numbers {
+		if _, counted := e.factors[means]; !counted && (means != "foes" && means != "prizes" || len(e.w.Said) > 0) {
+			e.factors[means] = f
+		}
+	}
+	note := func(means string) {
+		if !slices.Contains(e.plan.Changed, means) {
+			e.plan.Changed = append(e.plan.Changed, means)
+		}
+	}
+	for _, n := range e.m.Change.Numbers {
+		factor, said := e.factors[n.Means]
+		if !said {
+			continue
+		}
+		if file, _ := split(n.Path); file != GameFile {
+			factor = passable(n.Means, factor)
+		}
+		if scaleNumber(n, e.docs, factor) {
+			note(n.Means)
+		}
+	}
+	for _, r := range e.m.Change.Rules {
+		want, said := e.w.Rules[r.Means]
+		if said && setRule(r, e.docs, func(v []byte) bool { return string(v) == boolean(want) }) {
+			note(r.Means)
+		}
+	}
+}

@@ -1,0 +1,233 @@
+// Package recipe turns a wish into the changes that make a template another
+// game. It knows no template and no noun: a manifest says what may be changed
+// and within which bounds, the wish and the lexicon say into what.
+package recipe
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"dreamcore"
+	"dreamcore/internal/offline/lexicon"
+	"dreamcore/internal/offline/wish"
+)
+
+// Plan is everything that a wish changes in a game.
+type Plan struct {
+	Title   dreamcore.Localized
+	Hero    wish.Cast
+	Foes    []wish.Cast // one for each of the manifest's slots
+	Prizes  []wish.Cast
+	Scenery []wish.Cast
+	Place   string            // id; the place named or chosen
+	Files   map[string][]byte // JSON files with their new text, only those that change
+	Calm    map[string][]byte // the same with the template's numbers and rules
+	Orders  []Order
+	Renames []Rename
+	Changed []string // what of numbers and rules changed, by meaning
+}
+
+// Order is one picture to make.
+type Order struct {
+	File  string // relative to the game's folder
+	Words string
+	Size  int // pixels, square
+}
+
+// Rename is a text of the template that must not be left over.
+type Rename struct{ Old, New string }
+
+// Cook works plans out. It is safe for concurrent use.
+type Cook struct {
+	Lexicon *lexicon.Lexicon
+	Index   wish.Index
+}
+
+// Make plans the transformation of a game for w. files holds the text of each
+// of the manifest's Files; game.json must be among them and be JSON, a level
+// file that is neither is left alone.
+func (c *Cook) Make(m Manifest, files map[string][]byte, w wish.Wish) (*Plan, error) {
+	docs := map[string]*document{}
+	for _, name := range m.Files() {
+		doc, err := newDocument(files[name])
+		if err != nil {
+			if name == GameFile {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			continue
+		}
+		docs[name] = doc
+	}
+	p := &Plan{}
+	c.fill(p, m, w)
+	p.Title = c.title(p, w)
+	c.names(p, m, docs[GameFile])
+	c.palette(p, m, w, docs[GameFile])
+	c.pictures(p, m, w)
+	p.rename(docs[GameFile])
+	var err error
+	if p.Calm, err = written(docs); err != nil {
+		return nil, err
+	}
+	p.Changed = append(numbers(m, w, docs), rules(m, w, docs)...)
+	if p.Files, err = written(docs); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// written is the text of the files that have changes.
+func written(docs map[string]*document) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for name, doc := range docs {
+		if len(doc.changes) == 0 {
+			continue
+		}
+		text, err := doc.bytes()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		files[name] = text
+	}
+	return files, nil
+}
+
+// fill gives every slot of the manifest a thing: those of the wish first, then
+// those that go with what one does and where, then common ones.
+func (c *Cook) fill(p *Plan, m Manifest, w wish.Wish) {
+	p.Place = c.placeOf(w)
+	place := c.Lexicon.Places[p.Place]
+	var heroes, foes, prizes []string
+	for _, id := range w.Activities {
+		a := c.Lexicon.Activities[id]
+		heroes, foes, prizes = append(heroes, a.Hero...), append(foes, a.Foes...), append(prizes, a.Prizes...)
+	}
+	d := c.Lexicon.Defaults
+	used := map[string]bool{}
+	for _, named := range [][]wish.Cast{w.Heroes, w.Foes, w.Prizes, w.Scenery} {
+		for _, n := range named {
+			used[n.Key()] = true // nothing of the wish is also a filler
+		}
+	}
+	p.Hero = c.choose(1, w.Heroes, used, heroes, w.Turned("hero", d.Heroes))[0]
+	p.Foes = c.choose(len(m.Change.Foes), w.Foes, used, foes, place.Foes, w.Turned("foe", d.Foes))
+	p.Prizes = c.choose(len(m.Change.Prizes), w.Prizes, used, prizes, place.Prizes, w.Turned("prize", d.Prizes))
+	friends := w.Scenery
+	if len(w.Heroes) > 1 {
+		friends = append(slices.Clone(w.Heroes[1:]), friends...)
+	}
+	p.Scenery = c.choose(len(m.Change.Scenery), friends, used, place.Scenery, w.Turned("scenery", d.Scenery))
+}
+
+// choose takes n things: named first, then from the lists of English names.
+func (c *Cook) choose(n int, named []wish.Cast, used map[string]bool, lists ...[]string) []wish.Cast {
+	all := slices.Clone(named[:min(n, len(named))])
+	for _, list := range lists {
+		for _, name := range list {
+			if len(all) >= n {
+				return all
+			}
+			t, ok := c.Index.Lookup(name)
+			if !ok || used[t.Key()] {
+				continue
+			}
+			used[t.Key()] = true
+			all = append(all, wish.Cast{Thing: t})
+		}
+	}
+	for len(all) < n && len(all) > 0 {
+		all = append(all, all[len(all)%max(1, len(named))]) // more slots than things: repeat
+	}
+	return all
+}
+
+// placeOf is the place of the wish, or one that suits what one does.
+func (c *Cook) placeOf(w wish.Wish) string {
+	if len(w.Places) > 0 {
+		return w.Places[0]
+	}
+	var fit []string
+	for _, id := range c.Lexicon.Defaults.Places {
+		for _, a := range w.Activities {
+			if slices.Contains(c.Lexicon.Places[id].Near, a) {
+				fit = append(fit, id)
+				break
+			}
+		}
+	}
+	if len(fit) == 0 {
+		fit = c.Lexicon.Defaults.Places
+	}
+	return fit[w.Pick("place", len(fit))]
+}
+
+// title makes a title in each language from what one does, with whom and where.
+func (c *Cook) title(p *Plan, w wish.Wish) dreamcore.Localized {
+	if w.Title != "" {
+		return dreamcore.Localized{dreamcore.English: w.Title, dreamcore.Japanese: w.Title, dreamcore.Chinese: w.Title}
+	}
+	title := dreamcore.Localized{}
+	for _, lang := range dreamcore.Langs {
+		pattern := c.Lexicon.Defaults.Title.In(lang)
+		implied := false
+		for _, id := range w.Activities {
+			if a := c.Lexicon.Activities[id]; a.Title.In(lang) != "" && p.names(a) {
+				pattern = a.Title.In(lang)
+				break
+			}
+		}
+		if len(w.Places) > 0 {
+			place := c.Lexicon.Places[w.Places[0]]
+			for _, id := range w.Activities {
+				implied = implied || slices.Contains(place.Implied, id)
+			}
+			if !implied {
+				pattern = strings.ReplaceAll(place.Title.In(lang), "{title}", pattern)
+			}
+		}
+		title[lang] = strings.NewReplacer(
+			"{hero}", headline(p.Hero, lang, false),
+			"{foe}", headline(first(p.Foes, p.Hero), lang, true),
+			"{prize}", headline(first(p.Prizes, p.Hero), lang, true),
+		).Replace(pattern)
+	}
+	return title
+}
+
+// names reports whether the game has what an activity's title speaks of.
+func (p *Plan) names(a *lexicon.Activity) bool {
+	pattern := a.Title.In(dreamcore.English)
+	return !(strings.Contains(pattern, "{foe}") && len(p.Foes) == 0 ||
+		strings.Contains(pattern, "{prize}") && len(p.Prizes) == 0)
+}
+
+func first(list []wish.Cast, other wish.Cast) wish.Cast {
+	if len(list) > 0 {
+		return list[0]
+	}
+	return other
+}
+
+// headline is a name as it stands in a title.
+func headline(c wish.Cast, lang dreamcore.Lang, many bool) string {
+	name := c.Names.In(lang)
+	if lang != dreamcore.English {
+		return name
+	}
+	if many {
+		name = plural(name)
+	}
+	return capital(name)
+}
+
+// Design is the plan for a game whose template is not chosen yet: one foe, one
+// prize, one thing to see.
+func (c *Cook) Design(w wish.Wish) *Plan {
+	var m Manifest
+	m.Change.Foes, m.Change.Prizes, m.Change.Scenery = make([]Slot, 1), make([]Slot, 1), make([]Slot, 1)
+	p := &Plan{}
+	c.fill(p, m, w)
+	p.Title = c.title(p, w)
+	return p
+}
