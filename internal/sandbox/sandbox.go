@@ -121,6 +121,9 @@ type Output struct {
 type Exit struct {
 	Code   int    // -1 when it ended by a signal
 	Signal string // what ended it, "" when it exited
+	// OutOfMemory: it or a child of it was ended because the sandbox's memory
+	// was nearly spent. Only our own engine tells.
+	OutOfMemory bool
 }
 
 // Result is a finished command with its output.
@@ -165,6 +168,11 @@ func Stream(ctx context.Context, sb Sandbox, cmd Command, f func(Output) error) 
 		kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		_ = p.Signal(kctx, "SIGKILL") // fails only when it is dead already
+		// Nobody takes the rest, and the stream must not hang on it.
+		go func() {
+			for range p.Events() {
+			}
+		}()
 	}
 	for {
 		select {

@@ -1,0 +1,272 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"dreamcore"
+	"dreamcore/internal/engine/gvisor"
+	"dreamcore/internal/envd"
+)
+
+const (
+	bootPatience = 60 * time.Second
+	killPatience = 60 * time.Second
+	// maxWaysOut bounds the connections that one box has open to the outside.
+	maxWaysOut = 256
+)
+
+// order is what a client wants booted.
+type order struct {
+	image    Image
+	life     time.Duration
+	metadata map[string]string
+	env      map[string]string
+	egress   bool
+	private  bool // ports of the box need the traffic token
+}
+
+// box is a living sandbox. What a client may change is guarded by mu.
+type box struct {
+	id      dreamcore.SandboxID
+	order   order
+	started time.Time
+	token   string // lets a client at the daemon inside
+	traffic string // lets a client at the box's own ports; "" when they are open
+	machine *gvisor.Box
+	daemon  *http2.ClientConn
+	ctx     context.Context // ends with the box
+	cancel  context.CancelFunc
+
+	mu    sync.Mutex
+	ends  time.Time
+	timer *time.Timer
+
+	once  sync.Once
+	ended error
+}
+
+// boot makes a box and returns once a command can run in it.
+func (e *Engine) boot(ctx context.Context, o order) (*box, error) {
+	e.mu.Lock()
+	if !e.open {
+		e.mu.Unlock()
+		return nil, dreamcore.Errorf(dreamcore.Unavailable, "engine.create", "the engine is not open")
+	}
+	e.busy.Add(1)
+	e.mu.Unlock()
+	defer e.busy.Done()
+
+	ctx, cancel := context.WithTimeout(ctx, bootPatience)
+	defer cancel()
+	begun := time.Now()
+	b := &box{id: dreamcore.NewSandboxID(), order: o, started: begun, token: dreamcore.NewToken(40)}
+	if o.private {
+		b.traffic = dreamcore.NewToken(40)
+	}
+	machine, err := e.run.Boot(ctx, b.id, o.image.Root)
+	if err != nil {
+		return nil, err
+	}
+	b.machine = machine
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	broken := make(chan struct{})
+	b.daemon, err = (&http2.Transport{
+		AllowHTTP:                  true,
+		DisableCompression:         true, // bytes go through as they are
+		StrictMaxConcurrentStreams: true,
+		MaxHeaderListSize:          64 << 10,
+		MaxReadFrameSize:           1 << 20,
+	}).NewClientConn(&watched{Conn: machine.Control, broken: sync.OnceFunc(func() { close(broken) })})
+	if err == nil {
+		err = b.tell(ctx, envd.Init{Env: o.env, Egress: o.egress, MemoryBytes: e.cfg.Limits.MemoryBytes})
+	}
+	if err != nil {
+		b.cancel()
+		kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killPatience)
+		defer cancel()
+		return nil, errors.Join(fmt.Errorf("set up sandbox: %w", err), machine.Kill(kctx))
+	}
+
+	e.mu.Lock()
+	open := e.open
+	if open {
+		e.boxes[b.id] = b
+		e.busy.Add(2)
+	}
+	e.mu.Unlock()
+	if !open {
+		_ = e.end(b, reasonEngine) // Close reports what it cannot remove
+		return nil, dreamcore.Errorf(dreamcore.Unavailable, "engine.create", "the engine is closing")
+	}
+	go func() {
+		defer e.busy.Done()
+		e.carry(b)
+	}()
+	go func() {
+		defer e.busy.Done()
+		select {
+		case <-broken:
+			e.finish(b, reasonDied)
+		case <-b.ctx.Done():
+		}
+	}()
+	b.live(o.life, true, func() { e.finish(b, reasonTimeout) })
+	e.log.Info("booted a sandbox", "sandbox_id", b.id, "image", o.image.Digest, "egress", o.egress, "dur_ms", time.Since(begun).Milliseconds())
+	return b, nil
+}
+
+// tell gives the box's PID 1 what only the host may say.
+func (b *box) tell(ctx context.Context, in envd.Init) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+daemonHost+envd.InitPath, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	res, err := b.daemon.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusNoContent {
+		said, _ := io.ReadAll(io.LimitReader(res.Body, 300)) // only for the message
+		return fmt.Errorf("PID 1 refused: %s: %q", res.Status, said)
+	}
+	return nil
+}
+
+// daemonHost is the host of requests to a box's PID 1; nothing resolves it.
+const daemonHost = "sandbox"
+
+// carry hands what the box sends out to the one way out, until the box ends.
+func (e *Engine) carry(b *box) {
+	slots := make(chan struct{}, maxWaysOut)
+	for {
+		conn, err := b.machine.Egress.Accept()
+		if err != nil {
+			return // closed with the box
+		}
+		if !b.order.egress || e.cfg.Egress == nil {
+			e.log.Warn("a sandbox without egress tried its way out", "sandbox_id", b.id, "decision", "refused", "reason", "no_egress")
+			conn.Close()
+			continue
+		}
+		select {
+		case slots <- struct{}{}:
+		default:
+			e.log.Warn("a sandbox has too many connections open", "sandbox_id", b.id, "decision", "refused", "reason", "too_many")
+			conn.Close()
+			continue
+		}
+		stop := context.AfterFunc(b.ctx, func() { conn.Close() })
+		e.busy.Add(1)
+		go func() {
+			defer e.busy.Done()
+			defer func() { stop(); <-slots }()
+			e.cfg.Egress(b.ctx, b.id, conn)
+		}()
+	}
+}
+
+// live sets when the box ends by itself. Unless exact it only ever extends.
+func (b *box) live(d time.Duration, exact bool, over func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	ends := time.Now().Add(d)
+	if !exact && ends.Before(b.ends) {
+		return
+	}
+	b.ends = ends
+	if b.timer == nil {
+		b.timer = time.AfterFunc(d, over)
+		return
+	}
+	b.timer.Reset(d)
+}
+
+func (b *box) endsAt() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ends
+}
+
+// finish ends a box that nobody is waiting for.
+func (e *Engine) finish(b *box, why reason) {
+	if err := e.end(b, why); err != nil {
+		e.log.Error("something of a sandbox is left", "sandbox_id", b.id, "reason", err.Error())
+	}
+}
+
+// end ends a box and returns once nothing of it is left. First it is no longer
+// found, then its ways out and its streams break, then it is destroyed.
+func (e *Engine) end(b *box, why reason) error {
+	b.once.Do(func() {
+		begun := time.Now()
+		e.mu.Lock()
+		delete(e.boxes, b.id)
+		e.deaths.add(b.id, why)
+		e.mu.Unlock()
+		b.mu.Lock()
+		if b.timer != nil {
+			b.timer.Stop()
+		}
+		b.mu.Unlock()
+		b.cancel()
+		ctx, cancel := context.WithTimeout(context.Background(), killPatience)
+		defer cancel()
+		b.ended = b.machine.Kill(ctx)
+		if why == reasonDied && b.machine.OutOfMemory() {
+			why = reasonMemory
+			e.mu.Lock()
+			e.deaths.add(b.id, why)
+			e.mu.Unlock()
+		}
+		e.log.Info("ended a sandbox", "sandbox_id", b.id, "reason", string(why), "lived_ms", begun.Sub(b.started).Milliseconds(), "dur_ms", time.Since(begun).Milliseconds())
+	})
+	return b.ended
+}
+
+func (o order) has(filter map[string]string) bool {
+	for k, v := range filter {
+		if got, ok := o.metadata[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}
+
+func (o order) copied() map[string]string {
+	m := maps.Clone(o.metadata)
+	if m == nil {
+		m = map[string]string{}
+	}
+	return m
+}
+
+// watched is a connection that tells when it is over.
+type watched struct {
+	net.Conn
+	broken func()
+}
+
+func (c *watched) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil {
+		c.broken()
+	}
+	return n, err
+}

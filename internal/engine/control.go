@@ -1,0 +1,427 @@
+package engine
+
+import (
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"dreamcore"
+	"dreamcore/internal/envd"
+)
+
+const (
+	maxBodyBytes = 1 << 20
+	maxLife      = 24 * time.Hour
+	lifeV1       = 15 * time.Second
+	lifeV2       = 300 * time.Second
+	maxPage      = 100
+	// RelayCIDR in a create request's allowOut asks for the one way out: inside
+	// the box it is at envd.RelayAddr, and there is no other.
+	RelayCIDR = "127.0.0.1/32"
+)
+
+// The bodies of the control plane, in E2B's words.
+type (
+	createBody struct {
+		TemplateID    string            `json:"templateID"`
+		Timeout       *int64            `json:"timeout"`
+		Metadata      map[string]string `json:"metadata"`
+		EnvVars       map[string]string `json:"envVars"`
+		AllowInternet *bool             `json:"allow_internet_access"`
+		Network       *networkBody      `json:"network"`
+		AutoPause     bool              `json:"autoPause"`
+		AutoResume    *struct {
+			Enabled bool `json:"enabled"`
+		} `json:"autoResume"`
+		VolumeMounts []json.RawMessage `json:"volumeMounts"`
+		MCP          json.RawMessage   `json:"mcp"`
+		IAM          json.RawMessage   `json:"iam"`
+	}
+	networkBody struct {
+		AllowOut           []string        `json:"allowOut"`
+		DenyOut            []string        `json:"denyOut"`
+		AllowPublicTraffic *bool           `json:"allowPublicTraffic"`
+		EgressProxy        json.RawMessage `json:"egressProxy"`
+		Rules              json.RawMessage `json:"rules"`
+	}
+	sandboxBody struct {
+		TemplateID         string  `json:"templateID"`
+		SandboxID          string  `json:"sandboxID"`
+		ClientID           string  `json:"clientID"`
+		EnvdVersion        string  `json:"envdVersion"`
+		EnvdAccessToken    string  `json:"envdAccessToken"`
+		TrafficAccessToken *string `json:"trafficAccessToken"`
+		Domain             *string `json:"domain"`
+	}
+	infoBody struct {
+		TemplateID      string            `json:"templateID"`
+		SandboxID       string            `json:"sandboxID"`
+		ClientID        string            `json:"clientID"`
+		StartedAt       time.Time         `json:"startedAt"`
+		EndAt           time.Time         `json:"endAt"`
+		CPUCount        int               `json:"cpuCount"`
+		MemoryMB        int64             `json:"memoryMB"`
+		DiskSizeMB      int64             `json:"diskSizeMB"`
+		Metadata        map[string]string `json:"metadata"`
+		State           string            `json:"state"`
+		EnvdVersion     string            `json:"envdVersion"`
+		EnvdAccessToken string            `json:"envdAccessToken,omitempty"`
+		Domain          *string           `json:"domain,omitempty"`
+	}
+	failure struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	}
+)
+
+func (e *Engine) controlPlane() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	for _, v := range []struct {
+		prefix string
+		life   time.Duration
+	}{{"", lifeV1}, {"/v2", lifeV2}} {
+		mux.HandleFunc("POST "+v.prefix+"/sandboxes", e.guarded(func(w http.ResponseWriter, r *http.Request) { e.serveCreate(w, r, v.life) }))
+		mux.HandleFunc("GET "+v.prefix+"/sandboxes", e.guarded(e.serveList))
+		mux.HandleFunc("POST "+v.prefix+"/sandboxes/{id}/connect", e.guarded(e.living(func(w http.ResponseWriter, r *http.Request, b *box) { e.serveConnect(w, r, b, v.life) })))
+	}
+	mux.HandleFunc("GET /sandboxes/{id}", e.guarded(e.living(e.serveInfo)))
+	mux.HandleFunc("DELETE /sandboxes/{id}", e.guarded(e.living(e.serveKill)))
+	mux.HandleFunc("POST /sandboxes/{id}/timeout", e.guarded(e.living(e.serveTimeout)))
+	mux.HandleFunc("POST /sandboxes/{id}/refreshes", e.guarded(e.living(e.serveRefresh)))
+	mux.HandleFunc("GET /sandboxes/{id}/metrics", e.guarded(e.living(e.serveMetrics)))
+	mux.HandleFunc("/", e.guarded(func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, http.StatusNotImplemented, "this engine has no "+r.Method+" "+clip(r.URL.Path, 100)+": it serves sandboxes, not templates, volumes, secrets, pause or snapshots")
+	}))
+	return mux
+}
+
+// guarded asks for the API key before anything else is looked at.
+func (e *Engine) guarded(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if subtle.ConstantTimeCompare([]byte(r.Header.Get("X-Api-Key")), []byte(e.cfg.APIKey.Reveal())) != 1 {
+			refuse(w, http.StatusUnauthorized, "the API key is missing or wrong")
+			return
+		}
+		next(w, r)
+	}
+}
+
+func (e *Engine) living(next func(http.ResponseWriter, *http.Request, *box)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		b, ok := e.find(dreamcore.SandboxID(r.PathValue("id")))
+		if !ok {
+			refuse(w, http.StatusNotFound, "there is no sandbox "+strconv.Quote(clip(r.PathValue("id"), 64)))
+			return
+		}
+		next(w, r, b)
+	}
+}
+
+func (e *Engine) serveCreate(w http.ResponseWriter, r *http.Request, life time.Duration) {
+	var in createBody
+	if !decode(w, r, &in) {
+		return
+	}
+	o, err := in.order(life)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	if o.image, err = e.cfg.Images(in.TemplateID); err != nil {
+		status := http.StatusInternalServerError
+		if c := dreamcore.CodeOf(err); c == dreamcore.NotFound || c == dreamcore.Missing || c == dreamcore.Invalid {
+			status = http.StatusNotFound
+		}
+		refuse(w, status, publicText(err))
+		return
+	}
+	b, err := e.boot(r.Context(), o)
+	if err != nil {
+		e.log.Error("cannot boot a sandbox", "image", o.image.Digest, "reason", err.Error())
+		status := http.StatusInternalServerError
+		if dreamcore.CodeOf(err) == dreamcore.Unavailable {
+			status = http.StatusServiceUnavailable
+		}
+		refuse(w, status, publicText(err))
+		return
+	}
+	answer(w, http.StatusCreated, b.body())
+}
+
+// order checks a create request. What this engine cannot do is refused rather
+// than left out: a sandbox that silently lacks what was asked for is worse.
+func (in createBody) order(life time.Duration) (order, error) {
+	o := order{life: life, metadata: in.Metadata, env: in.EnvVars}
+	switch {
+	case in.TemplateID == "":
+		return o, errors.New("templateID is missing")
+	case in.AutoPause || in.AutoResume != nil && in.AutoResume.Enabled:
+		return o, errors.New("this engine cannot pause sandboxes")
+	case len(in.VolumeMounts) > 0:
+		return o, errors.New("this engine has no volumes")
+	case isSet(in.MCP):
+		return o, errors.New("this engine has no MCP gateway")
+	case isSet(in.IAM):
+		return o, errors.New("this engine has no workload identities")
+	}
+	if in.Timeout != nil {
+		var err error
+		if o.life, err = lifetime(*in.Timeout); err != nil {
+			return o, err
+		}
+	}
+	if n := in.Network; n != nil {
+		o.private = n.AllowPublicTraffic != nil && !*n.AllowPublicTraffic
+		if isSet(n.EgressProxy) || isSet(n.Rules) {
+			return o, errors.New("this engine's sandboxes have no network: egressProxy and rules mean nothing here")
+		}
+		for _, a := range n.AllowOut {
+			if a != RelayCIDR {
+				return o, fmt.Errorf("this engine's sandboxes have no network: %q cannot be allowed, only %s, the one way out", clip(a, 64), RelayCIDR)
+			}
+			o.egress = true
+		}
+	}
+	return o, nil
+}
+
+func isSet(m json.RawMessage) bool { return len(m) > 0 && string(m) != "null" && string(m) != "{}" }
+
+func lifetime(seconds int64) (time.Duration, error) {
+	if seconds <= 0 || seconds > int64(maxLife/time.Second) {
+		return 0, fmt.Errorf("the timeout must be from 1 to %d seconds", int64(maxLife/time.Second))
+	}
+	return time.Duration(seconds) * time.Second, nil
+}
+
+func (b *box) body() sandboxBody {
+	s := sandboxBody{
+		TemplateID: b.order.image.Digest, SandboxID: string(b.id), ClientID: "00000000",
+		EnvdVersion: envd.Version, EnvdAccessToken: b.token,
+	}
+	if b.traffic != "" {
+		s.TrafficAccessToken = &b.traffic
+	}
+	return s
+}
+
+func (e *Engine) info(b *box) infoBody {
+	l := e.cfg.Limits
+	return infoBody{
+		TemplateID: b.order.image.Digest, SandboxID: string(b.id), ClientID: "00000000",
+		StartedAt: b.started.UTC(), EndAt: b.endsAt().UTC(),
+		CPUCount: max(int(l.CPUs), 1), MemoryMB: l.MemoryBytes >> 20, DiskSizeMB: l.DiskBytes >> 20,
+		Metadata: b.order.copied(), State: "running", EnvdVersion: envd.Version,
+	}
+}
+
+func (e *Engine) serveInfo(w http.ResponseWriter, _ *http.Request, b *box) {
+	body := e.info(b)
+	body.EnvdAccessToken = b.token
+	answer(w, http.StatusOK, body)
+}
+
+// serveList answers with the living boxes, newest first, a page at a time.
+func (e *Engine) serveList(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	filter, err := metadataFilter(q.Get("metadata"))
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "the metadata filter is malformed")
+		return
+	}
+	limit := maxPage
+	if s := q.Get("limit"); s != "" {
+		if limit, err = strconv.Atoi(s); err != nil || limit < 1 || limit > maxPage {
+			refuse(w, http.StatusBadRequest, fmt.Sprintf("limit must be from 1 to %d", maxPage))
+			return
+		}
+	}
+	states := strings.Split(strings.Join(q["state"], ","), ",")
+	all := []infoBody{}
+	e.mu.Lock()
+	for _, b := range e.boxes {
+		if b.order.has(filter) && (q.Get("state") == "" || slices.Contains(states, "running")) &&
+			(q.Get("template") == "" || q.Get("template") == b.order.image.Digest) {
+			all = append(all, e.info(b))
+		}
+	}
+	e.mu.Unlock()
+	newest := func(a, b infoBody) int {
+		if c := b.StartedAt.Compare(a.StartedAt); c != 0 {
+			return c
+		}
+		return strings.Compare(a.SandboxID, b.SandboxID)
+	}
+	slices.SortFunc(all, newest)
+	if from := q.Get("nextToken"); from != "" {
+		at, id, _ := strings.Cut(from, ".")
+		nanos, err := strconv.ParseInt(at, 10, 64)
+		if err != nil {
+			refuse(w, http.StatusBadRequest, "nextToken is malformed")
+			return
+		}
+		last := infoBody{StartedAt: time.Unix(0, nanos).UTC(), SandboxID: id}
+		all = slices.DeleteFunc(all, func(i infoBody) bool { return newest(i, last) <= 0 })
+	}
+	if len(all) > limit {
+		all = all[:limit]
+		last := all[limit-1]
+		w.Header().Set("X-Next-Token", fmt.Sprintf("%d.%s", last.StartedAt.UnixNano(), last.SandboxID))
+	}
+	answer(w, http.StatusOK, all)
+}
+
+// metadataFilter reads "key=value&…" whose keys and values clients encode once
+// more than the query itself.
+func metadataFilter(s string) (map[string]string, error) {
+	q, err := url.ParseQuery(s)
+	if err != nil {
+		return nil, err
+	}
+	filter := map[string]string{}
+	for k, vs := range q {
+		k, err := url.QueryUnescape(k)
+		if err != nil {
+			return nil, err
+		}
+		v, err := url.QueryUnescape(vs[0])
+		if err != nil {
+			return nil, err
+		}
+		filter[k] = v
+	}
+	return filter, nil
+}
+
+func (e *Engine) serveKill(w http.ResponseWriter, _ *http.Request, b *box) {
+	if err := e.end(b, reasonKilled); err != nil {
+		e.log.Error("something of a sandbox is left", "sandbox_id", b.id, "reason", err.Error())
+		refuse(w, http.StatusInternalServerError, "the sandbox is dead but something of it is left; the engine's log says what")
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (e *Engine) serveConnect(w http.ResponseWriter, r *http.Request, b *box, life time.Duration) {
+	var in struct {
+		Timeout *int64 `json:"timeout"`
+	}
+	if !decode(w, r, &in) {
+		return
+	}
+	if in.Timeout != nil {
+		var err error
+		if life, err = lifetime(*in.Timeout); err != nil {
+			refuse(w, http.StatusBadRequest, err.Error())
+			return
+		}
+	}
+	b.live(life, false, nil)
+	answer(w, http.StatusOK, b.body())
+}
+
+func (e *Engine) serveTimeout(w http.ResponseWriter, r *http.Request, b *box) {
+	var in struct {
+		Timeout int64 `json:"timeout"`
+	}
+	if !decode(w, r, &in) {
+		return
+	}
+	if in.Timeout == 0 {
+		// E2B's way to say: now.
+		go e.finish(b, reasonTimeout)
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	life, err := lifetime(in.Timeout)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	b.live(life, true, nil)
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (e *Engine) serveRefresh(w http.ResponseWriter, r *http.Request, b *box) {
+	var in struct {
+		Duration *int64 `json:"duration"`
+	}
+	if !decode(w, r, &in) {
+		return
+	}
+	life := lifeV1
+	if in.Duration != nil {
+		var err error
+		if life, err = lifetime(*in.Duration); err != nil {
+			refuse(w, http.StatusBadRequest, err.Error())
+			return
+		}
+	}
+	b.live(life, false, nil)
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// serveMetrics answers with one sample: now. No history is kept.
+func (e *Engine) serveMetrics(w http.ResponseWriter, _ *http.Request, b *box) {
+	answer(w, http.StatusOK, []map[string]any{{
+		"timestamp": time.Now().UTC(), "cpuCount": max(int(e.cfg.Limits.CPUs), 1), "cpuUsedPct": 0,
+		"memUsed": b.machine.MemoryBytes(), "memTotal": e.cfg.Limits.MemoryBytes, "memCache": 0,
+		"diskUsed": 0, "diskTotal": e.cfg.Limits.DiskBytes,
+	}})
+}
+
+// decode reads a JSON body; an empty one is the zero value.
+func decode(w http.ResponseWriter, r *http.Request, v any) bool {
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
+	if err != nil {
+		refuse(w, http.StatusRequestEntityTooLarge, "the body is too large or broke off")
+		return false
+	}
+	if len(data) == 0 {
+		return true
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		refuse(w, http.StatusBadRequest, "the body is not the JSON that was expected: "+clip(err.Error(), 200))
+		return false
+	}
+	return true
+}
+
+// publicText is an error's message without its cause, which is for the log.
+func publicText(err error) string {
+	var e *dreamcore.Error
+	if !errors.As(err, &e) {
+		return "the sandbox could not be booted; the engine's log says why"
+	}
+	if e.Hint != "" {
+		return e.Msg + " (" + e.Hint + ")"
+	}
+	return e.Msg
+}
+
+func refuse(w http.ResponseWriter, status int, message string) {
+	answer(w, status, failure{Code: status, Message: message})
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	// The status is out: a client that went away is all that can fail here.
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+func clip(s string, n int) string {
+	if len(s) > n {
+		return s[:n] + "..."
+	}
+	return s
+}

@@ -1,0 +1,187 @@
+// Package engine is the embedded sandbox engine: it boots disposable computers
+// on this machine and serves E2B's protocol for them, so that E2B's own clients
+// and ours drive it without knowing the difference. Two planes share one
+// handler: the control plane (create, list, kill, time to live) and the router,
+// which carries a client's request to the daemon inside the right box.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"dreamcore"
+	"dreamcore/internal/engine/gvisor"
+)
+
+// Limits bound one sandbox.
+type Limits = gvisor.Limits
+
+// DefaultLimits suit one agent with a headless browser.
+var DefaultLimits = gvisor.DefaultLimits
+
+// Image is a root file system that boxes boot from. It is never written.
+type Image struct {
+	Digest string // "sha256:…"
+	Root   string // folder on this machine
+}
+
+// Config is what an Engine is made of.
+type Config struct {
+	Dir      string // a folder of its own for sockets and the like; not on a network disk
+	Runsc    string // the runsc program
+	Sandboxd string // the static sandboxd program
+	// Images finds an image by the name that a client gives as the template:
+	// a digest, or whatever else it understands. Unknown: code NotFound.
+	Images func(ref string) (Image, error)
+	// Egress is handed every connection that a box with egress sends out. It
+	// owns conn; ctx ends with the box. nil: no box has a way out.
+	Egress func(ctx context.Context, id dreamcore.SandboxID, conn net.Conn)
+	Limits Limits // zero: DefaultLimits
+	// APIKey guards the control plane; required.
+	APIKey dreamcore.Secret
+	Log    *slog.Logger
+	// AllowNoLimits goes on where the machine cannot enforce limits.
+	AllowNoLimits bool
+}
+
+// Engine boots boxes and serves their clients.
+type Engine struct {
+	cfg Config
+	log *slog.Logger
+	run *gvisor.Runtime
+
+	mu     sync.Mutex
+	boxes  map[dreamcore.SandboxID]*box
+	deaths deaths
+	open   bool
+	busy   sync.WaitGroup // boots, endings and watchers that run
+}
+
+// New builds an Engine; Open makes it work.
+func New(cfg Config) *Engine {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Limits == (Limits{}) {
+		cfg.Limits = DefaultLimits
+	}
+	return &Engine{
+		cfg:   cfg,
+		log:   cfg.Log,
+		boxes: map[dreamcore.SandboxID]*box{},
+		run: gvisor.New(gvisor.Config{
+			Dir: cfg.Dir, Runsc: cfg.Runsc, Sandboxd: cfg.Sandboxd,
+			Limits: cfg.Limits, AllowNoLimits: cfg.AllowNoLimits, Log: cfg.Log,
+		}),
+	}
+}
+
+// Open checks that this machine can boot boxes and removes those that an
+// engine which died left in the same folder.
+func (e *Engine) Open(ctx context.Context) error {
+	if e.cfg.APIKey.IsZero() {
+		return dreamcore.Errorf(dreamcore.Invalid, "engine.open", "the engine has no API key").
+			WithHint("an engine without a key would obey anybody; set one")
+	}
+	reaped, err := e.run.Open(ctx)
+	if err != nil {
+		return fmt.Errorf("open engine: %w", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, id := range reaped {
+		e.deaths.add(dreamcore.SandboxID(id), reasonEngine)
+	}
+	e.open = true
+	return nil
+}
+
+// Close kills every box and waits until nothing of them is left. It may be
+// called twice.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	e.open = false
+	all := make([]*box, 0, len(e.boxes))
+	for _, b := range e.boxes {
+		all = append(all, b)
+	}
+	e.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, b := range all {
+		wg.Add(1)
+		go func() { defer wg.Done(); errs[i] = e.end(b, reasonEngine) }()
+	}
+	wg.Wait()
+	e.busy.Wait()
+	if err := errors.Join(append(errs, e.run.Close(ctx))...); err != nil {
+		return fmt.Errorf("close engine: %w", err)
+	}
+	return nil
+}
+
+// Limited reports whether this machine enforces the limits; after Open.
+func (e *Engine) Limited() bool { return e.run.Limited() }
+
+// Handler serves both planes. It decides by the request which one is meant: a
+// request that names a box belongs to the router.
+func (e *Engine) Handler() http.Handler {
+	control := e.controlPlane()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if to, ok := e.addressed(r); ok {
+			e.route(w, r, to)
+			return
+		}
+		control.ServeHTTP(w, r)
+	})
+}
+
+// find returns a living box.
+func (e *Engine) find(id dreamcore.SandboxID) (*box, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b, ok := e.boxes[id]
+	return b, ok
+}
+
+// reason says why a box ended.
+type reason string
+
+const (
+	reasonKilled  reason = "killed"        // a client asked for it
+	reasonTimeout reason = "timeout"       // its time to live was over
+	reasonMemory  reason = "out_of_memory" // it hit the memory wall
+	reasonDied    reason = "died"          // PID 1 or gVisor ended by itself
+	reasonEngine  reason = "engine_ended"  // the engine closed, or was killed and started anew
+)
+
+// deaths remembers how the latest boxes ended, so that whoever still asks for
+// one learns it.
+type deaths struct {
+	why   map[dreamcore.SandboxID]reason
+	order []dreamcore.SandboxID
+}
+
+const maxDeaths = 4096
+
+func (d *deaths) add(id dreamcore.SandboxID, why reason) {
+	if d.why == nil {
+		d.why = map[dreamcore.SandboxID]reason{}
+	}
+	if _, ok := d.why[id]; !ok {
+		d.order = append(d.order, id)
+	}
+	d.why[id] = why
+	if len(d.order) > maxDeaths {
+		delete(d.why, d.order[0])
+		d.order = d.order[1:]
+	}
+}

@@ -1,0 +1,22 @@
+package engine_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"dreamcore/internal/engine/enginetest"
+	"dreamcore/internal/sandbox"
+	"dreamcore/internal/sandbox/sandboxtest"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	enginetest.CleanUp()
+	os.Exit(code)
+}
+
+func TestConformance(t *testing.T) {
+	e := enginetest.Start(t)
+	sandboxtest.Run(t, e.Provider, sandbox.Spec{Image: e.Image, Timeout: 5 * time.Minute, Env: map[string]string{"GIVEN": "to every command"}})
+}

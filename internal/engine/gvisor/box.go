@@ -1,0 +1,276 @@
+package gvisor
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"dreamcore"
+	"dreamcore/internal/envd"
+)
+
+// Box is one computer, from its boot to its end.
+type Box struct {
+	ID string
+	// Control is the connection that PID 1 opened; the host is the HTTP/2 client
+	// on it. It breaks when the box ends.
+	Control net.Conn
+	// Egress accepts what the box sends out: its one way, and so the name of
+	// whoever comes through it.
+	Egress net.Listener
+
+	r      *Runtime
+	booted chan struct{} // closed when `runsc run` has returned
+	kill   sync.Once
+	killed error
+	gone   chan struct{} // closed when nothing of it is left
+	oom    bool
+}
+
+// Boot starts a box whose root is the folder root and returns once its PID 1
+// has proved itself. On failure nothing is left.
+func (r *Runtime) Boot(ctx context.Context, id dreamcore.SandboxID, root string) (*Box, error) {
+	b := &Box{ID: string(id), r: r, booted: make(chan struct{}), gone: make(chan struct{})}
+	r.mu.Lock()
+	if r.lock == nil {
+		r.mu.Unlock()
+		return nil, dreamcore.Errorf(dreamcore.Unavailable, "engine.boot", "the engine is closed")
+	}
+	r.boxes[b.ID] = b
+	r.mu.Unlock()
+	if err := b.boot(ctx, root); err != nil {
+		// The caller's context may be what ended the boot.
+		kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killPatience)
+		defer cancel()
+		if kerr := b.Kill(kctx); kerr != nil {
+			err = errors.Join(err, kerr)
+		}
+		return nil, fmt.Errorf("boot sandbox: %w", err)
+	}
+	return b, nil
+}
+
+func (b *Box) boot(ctx context.Context, root string) error {
+	started := false
+	defer func() {
+		if !started {
+			close(b.booted)
+		}
+	}()
+	dir, control := b.r.boxDir(b.ID), b.r.controlDir(b.ID)
+	overlay := filepath.Join(dir, "overlay")
+	for _, d := range []string{dir, control, overlay} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			return err
+		}
+	}
+	if err := os.Link(b.r.sandboxd(), filepath.Join(control, sandboxdName)); err != nil {
+		return err
+	}
+	secret := make([]byte, 32)
+	if _, err := rand.Read(secret); err != nil {
+		return err
+	}
+	key := []byte(hex.EncodeToString(secret))
+	bootFile := filepath.Join(control, envd.BootFile)
+	if err := os.WriteFile(bootFile, key, 0o400); err != nil {
+		return err
+	}
+	door, err := listen(control, envd.ControlSocket)
+	if err != nil {
+		return err
+	}
+	defer door.Close()
+	if b.Egress, err = listen(control, envd.EgressSocket); err != nil {
+		return err
+	}
+	spec, err := b.r.spec(b.ID, root, control).encode()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), spec, 0o600); err != nil {
+		return err
+	}
+	logFile, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer logFile.Close()
+
+	cmd := exec.Command(b.r.cfg.Runsc, append(b.r.bootFlags(overlay), "run", "-detach", "-bundle", dir, "-pid-file", filepath.Join(dir, "pid"), b.ID)...)
+	cmd.Env = runscEnv
+	// Files, not pipes: a pipe would stay open in the box and hold Wait for ever.
+	cmd.Stdout, cmd.Stderr = logFile, logFile
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	started = true
+	failed := make(chan error, 1)
+	go func() {
+		if err := cmd.Wait(); err != nil {
+			failed <- err
+		}
+		close(b.booted)
+	}()
+
+	type call struct {
+		conn net.Conn
+		err  error
+	}
+	calls := make(chan call, 1)
+	go func() {
+		conn, err := door.Accept()
+		calls <- call{conn, err}
+	}()
+	select {
+	case <-ctx.Done():
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		door.Close()
+		if c := <-calls; c.conn != nil {
+			c.conn.Close()
+		}
+		return ctx.Err()
+	case err := <-failed:
+		door.Close()
+		if c := <-calls; c.conn != nil {
+			c.conn.Close()
+		}
+		return fmt.Errorf("runsc run: %w: %s", err, b.logTail())
+	case c := <-calls:
+		if c.err != nil {
+			return c.err
+		}
+		b.Control = c.conn
+	}
+	if err := prove(ctx, b.Control, key); err != nil {
+		return err
+	}
+	// The way in is used and its key is spent before any command can run.
+	return errors.Join(os.Remove(bootFile), os.Remove(filepath.Join(control, envd.ControlSocket)))
+}
+
+// prove reads the secret that only PID 1 can have.
+func prove(ctx context.Context, conn net.Conn, key []byte) error {
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Now()) })
+	defer stop()
+	got := make([]byte, len(key)+1)
+	if _, err := io.ReadFull(conn, got); err != nil {
+		return fmt.Errorf("read the boot secret: %w", err)
+	}
+	if subtle.ConstantTimeCompare(got, append(key[:len(key):len(key)], '\n')) != 1 {
+		return errors.New("whoever called has not the boot secret")
+	}
+	return conn.SetReadDeadline(time.Time{})
+}
+
+// logTail is the end of what runsc and PID 1 printed: untrusted, for logs.
+func (b *Box) logTail() string {
+	data, err := os.ReadFile(filepath.Join(b.r.boxDir(b.ID), "log"))
+	if err != nil {
+		return err.Error()
+	}
+	if len(data) > 1000 {
+		data = data[len(data)-1000:]
+	}
+	return strings.TrimSpace(string(data))
+}
+
+// OutOfMemory reports, after Kill, whether the memory wall ended the box.
+func (b *Box) OutOfMemory() bool {
+	<-b.gone
+	return b.oom
+}
+
+// MemoryBytes is what the box takes of the host now, gVisor included; 0 when
+// the machine cannot tell.
+func (b *Box) MemoryBytes() int64 {
+	if b.r.cgroups == nil {
+		return 0
+	}
+	n, err := b.r.cgroups.memoryBytes(b.ID)
+	if err != nil {
+		return 0 // it has ended
+	}
+	return n
+}
+
+// Kill ends the box and removes everything of it: processes, control groups,
+// sockets, folders. It may be called twice and returns once all is gone.
+func (b *Box) Kill(ctx context.Context) error {
+	b.kill.Do(func() {
+		b.killed = b.destroy(ctx)
+		b.r.mu.Lock()
+		delete(b.r.boxes, b.ID)
+		b.r.mu.Unlock()
+		close(b.gone)
+	})
+	return b.killed
+}
+
+func (b *Box) destroy(ctx context.Context) error {
+	if b.Control != nil {
+		b.Control.Close()
+	}
+	if b.Egress != nil {
+		b.Egress.Close()
+	}
+	if pid := b.sandboxPID(); pid > 0 {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // gone already is fine
+	}
+	select {
+	case <-b.booted: // runsc has written its state, so it can be told to delete it
+	case <-ctx.Done():
+	}
+	if b.r.cgroups != nil {
+		b.oom = b.r.cgroups.outOfMemory(b.ID)
+	}
+	return b.r.remove(ctx, b.ID)
+}
+
+// sandboxPID is the box's process on the host, 0 while it is not known.
+func (b *Box) sandboxPID() int {
+	data, err := os.ReadFile(filepath.Join(b.r.boxDir(b.ID), "pid"))
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return 0
+	}
+	return pid
+}
+
+// listen makes a Unix socket in dir. A socket's address holds 107 bytes and
+// folders are longer, so it goes through the folder's descriptor.
+func listen(dir, name string) (net.Listener, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), name), Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	// Removed with the box's folder; by this name it would be another file.
+	l.SetUnlinkOnClose(false)
+	if err := os.Chmod(filepath.Join(dir, name), 0o600); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}

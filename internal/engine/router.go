@@ -1,0 +1,229 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"dreamcore"
+	"dreamcore/internal/envd"
+)
+
+// address is the box and port that a request is for.
+type address struct {
+	id     dreamcore.SandboxID
+	port   int
+	signed bool // a signature in the URL, checked already, stands for the token
+}
+
+// addressed finds which box a request is for: by its headers, by the name of
+// the host, or by the signature of a file's URL, which carries neither.
+func (e *Engine) addressed(r *http.Request) (address, bool) {
+	if id := r.Header.Get("E2b-Sandbox-Id"); id != "" {
+		port := envd.Port
+		if s := r.Header.Get("E2b-Sandbox-Port"); s != "" {
+			n, err := strconv.Atoi(s)
+			if err != nil || n < 1 || n > 65535 {
+				n = 0 // no such port: answered as closed
+			}
+			port = n
+		}
+		return address{id: dreamcore.SandboxID(id), port: port}, true
+	}
+	if label, _, ok := strings.Cut(r.Host, "."); ok {
+		if p, id, ok := strings.Cut(label, "-"); ok {
+			if n, err := strconv.Atoi(p); err == nil && n >= 1 && n <= 65535 && id != "" {
+				return address{id: dreamcore.SandboxID(id), port: n}, true
+			}
+		}
+	}
+	if sig := r.URL.Query().Get("signature"); sig != "" && r.URL.Path == "/files" {
+		return e.signedFor(r, sig)
+	}
+	return address{}, false
+}
+
+// signedFor finds the box whose token a file URL was signed with.
+func (e *Engine) signedFor(r *http.Request, sig string) (address, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for id, b := range e.boxes {
+		if signed(r, sig, b.token) {
+			return address{id: id, port: envd.Port, signed: true}, true
+		}
+	}
+	// Still the router's business: it answers that there is no such box.
+	return address{port: envd.Port}, true
+}
+
+// signed checks E2B's file signature, its expiry included.
+func signed(r *http.Request, sig, token string) bool {
+	q := r.URL.Query()
+	op := "read"
+	if r.Method == http.MethodPost {
+		op = "write"
+	}
+	raw := strings.Join([]string{q.Get("path"), op, q.Get("username"), token}, ":")
+	if exp := q.Get("signature_expiration"); exp != "" {
+		at, err := strconv.ParseInt(exp, 10, 64)
+		if err != nil || time.Now().Unix() > at {
+			return false
+		}
+		raw += ":" + exp
+	}
+	sum := sha256.Sum256([]byte(raw))
+	want := "v1_" + base64.RawStdEncoding.EncodeToString(sum[:])
+	return subtle.ConstantTimeCompare([]byte(sig), []byte(want)) == 1
+}
+
+// route carries a request into the box that it is for.
+func (e *Engine) route(w http.ResponseWriter, r *http.Request, to address) {
+	b, ok := e.find(to.id)
+	if !ok {
+		e.refuseDead(w, to.id)
+		return
+	}
+	proxy := &httputil.ReverseProxy{
+		FlushInterval: -1,
+		// It reports streams that broke; here that is how a killed box looks.
+		ErrorLog: slog.NewLogLogger(e.log.Handler(), slog.LevelDebug),
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			if b.ctx.Err() != nil {
+				e.refuseDead(w, b.id)
+				return
+			}
+			if errors.Is(err, errPortClosed) {
+				answer(w, http.StatusBadGateway, map[string]any{"sandboxId": b.id, "message": "The sandbox is running but the port is not open", "port": to.port, "code": http.StatusBadGateway})
+				return
+			}
+			if r.Context().Err() == nil {
+				e.log.Warn("a request did not reach its sandbox", "sandbox_id", b.id, "reason", clip(err.Error(), 300))
+			}
+			answer(w, http.StatusBadGateway, map[string]any{"sandboxId": b.id, "message": "The sandbox did not answer", "code": http.StatusBadGateway})
+		},
+	}
+	if to.port == envd.Port {
+		if !to.signed && !public(r.URL.Path) && !same(r.Header.Get("X-Access-Token"), b.token) && !signed(r, r.URL.Query().Get("signature"), b.token) {
+			refuse(w, http.StatusUnauthorized, "the access token of the sandbox is missing or wrong")
+			return
+		}
+		if !protocolPath(r.URL.Path) {
+			refuse(w, http.StatusNotFound, "the protocol has no such path")
+			return
+		}
+		proxy.Transport = b.daemon
+	} else {
+		if b.traffic != "" && !same(r.Header.Get("E2b-Traffic-Access-Token"), b.traffic) {
+			refuse(w, http.StatusForbidden, "the traffic token of the sandbox is missing or wrong")
+			return
+		}
+		t := &http.Transport{
+			DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return b.dial(ctx, to.port) },
+			DisableKeepAlives: true, DisableCompression: true,
+		}
+		defer t.CloseIdleConnections()
+		proxy.Transport = t
+	}
+	proxy.Rewrite = func(p *httputil.ProxyRequest) {
+		p.Out.URL.Scheme, p.Out.URL.Host = "http", daemonHost
+		p.Out.Host = r.Host
+		// What opens the box or the engine has no business inside.
+		for _, h := range []string{"X-Api-Key", "X-Access-Token", "E2b-Sandbox-Id", "E2b-Sandbox-Port", "E2b-Traffic-Access-Token"} {
+			p.Out.Header.Del(h)
+		}
+	}
+	// Streams answer before the request has been read; without this the
+	// standard server closes the request under them.
+	_ = http.NewResponseController(w).EnableFullDuplex() // HTTP/2 is so by nature and says not supported
+	proxy.ServeHTTP(w, r)
+}
+
+// protocolPath reports whether a client may ask a box's PID 1 for this path: a
+// list of what is allowed, so that what only the host may ask is not on it.
+func protocolPath(p string) bool {
+	if path.Clean(p) != p {
+		return false
+	}
+	switch p {
+	case "/files", "/health", "/envs", "/metrics":
+		return true
+	}
+	return strings.HasPrefix(p, "/process.Process/") || strings.HasPrefix(p, "/filesystem.Filesystem/")
+}
+
+func public(p string) bool { return p == "/health" }
+
+func same(got, want string) bool { return subtle.ConstantTimeCompare([]byte(got), []byte(want)) == 1 }
+
+// refuseDead answers for a box that is not alive, with how it ended where that
+// is known.
+func (e *Engine) refuseDead(w http.ResponseWriter, id dreamcore.SandboxID) {
+	e.mu.Lock()
+	why := e.deaths.why[id]
+	e.mu.Unlock()
+	body := map[string]any{"sandboxId": clip(string(id), 64), "message": "The sandbox was not found", "code": http.StatusBadGateway}
+	if why != "" {
+		body["reason"] = why
+	}
+	answer(w, http.StatusBadGateway, body)
+}
+
+var errPortClosed = errors.New("the port is closed")
+
+// dial opens a byte stream to a port of the box's loopback, as a request on the
+// control connection.
+func (b *box) dial(ctx context.Context, port int) (net.Conn, error) {
+	out, in := io.Pipe()
+	sctx, cancel := context.WithCancel(b.ctx)
+	stop := context.AfterFunc(ctx, cancel)
+	req, err := http.NewRequestWithContext(sctx, http.MethodPost, "http://"+daemonHost+envd.DialPath+"?port="+strconv.Itoa(port), out)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	res, err := b.daemon.RoundTrip(req)
+	// From here on the stream lives until it is closed, not until ctx ends.
+	stop()
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	if res.StatusCode != http.StatusOK {
+		res.Body.Close()
+		cancel()
+		return nil, errPortClosed
+	}
+	return &stream{res.Body, in, cancel}, nil
+}
+
+// stream is a byte stream to a box as a connection. It has no deadlines: the
+// context of whoever uses it ends it.
+type stream struct {
+	io.ReadCloser
+	w      *io.PipeWriter
+	cancel context.CancelFunc
+}
+
+func (s *stream) Write(p []byte) (int, error) { return s.w.Write(p) }
+
+func (s *stream) Close() error {
+	err := errors.Join(s.w.Close(), s.ReadCloser.Close())
+	s.cancel()
+	return err
+}
+func (s *stream) LocalAddr() net.Addr              { return &net.UnixAddr{Name: daemonHost, Net: "unix"} }
+func (s *stream) RemoteAddr() net.Addr             { return &net.UnixAddr{Name: daemonHost, Net: "unix"} }
+func (s *stream) SetDeadline(time.Time) error      { return nil }
+func (s *stream) SetReadDeadline(time.Time) error  { return nil }
+func (s *stream) SetWriteDeadline(time.Time) error { return nil }

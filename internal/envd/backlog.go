@@ -1,0 +1,205 @@
+package envd
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// source says where a piece of output came from.
+type source int
+
+const (
+	stdout source = iota
+	stderr
+	terminal
+)
+
+// piece is output as it came.
+type piece struct {
+	from source
+	data []byte
+}
+
+// backlog holds what a process has printed until its readers have taken it.
+//
+// While somebody reads, nothing is lost: a process that prints faster than its
+// slowest reader takes waits, as it would on a pipe. While nobody reads, the
+// process never waits: the newest limit bytes are kept for whoever comes next
+// and older ones are dropped.
+type backlog struct {
+	limit int
+	stall time.Duration // a reader that takes nothing for so long while the process waits is cut off
+
+	mu      sync.Mutex
+	pieces  []piece
+	first   int64 // number of pieces[0]
+	size    int
+	dropped int64 // bytes that nobody will see
+	readers map[*reader]bool
+	closed  bool
+	changed chan struct{} // closed and replaced whenever anything above changes
+}
+
+// reader is one client's place in a backlog.
+type reader struct {
+	b    *backlog
+	next int64
+	cut  bool
+}
+
+func newBacklog(limit int, stall time.Duration) *backlog {
+	return &backlog{limit: limit, stall: stall, readers: map[*reader]bool{}, changed: make(chan struct{})}
+}
+
+// signal wakes everybody who waits. b.mu is held.
+func (b *backlog) signal() {
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// add appends output; it keeps data. It waits while readers are behind.
+func (b *backlog) add(from source, data []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.size+len(data) > b.limit && b.size > 0 {
+		if len(b.readers) == 0 {
+			b.dropFirst(true)
+			continue
+		}
+		before, ch := b.slowest(), b.changed
+		b.mu.Unlock()
+		t := time.NewTimer(b.stall)
+		select {
+		case <-ch:
+			t.Stop()
+			b.mu.Lock()
+		case <-t.C:
+			b.mu.Lock()
+			if len(b.readers) > 0 && b.slowest() == before {
+				b.cutSlowest()
+			}
+		}
+	}
+	b.pieces = append(b.pieces, piece{from, data})
+	b.size += len(data)
+	b.signal()
+}
+
+// slowest returns the lowest place of any reader. b.mu is held.
+func (b *backlog) slowest() int64 {
+	low := b.first + int64(len(b.pieces))
+	for r := range b.readers {
+		low = min(low, r.next)
+	}
+	return low
+}
+
+func (b *backlog) cutSlowest() {
+	low := b.slowest()
+	for r := range b.readers {
+		if r.next == low {
+			r.cut = true
+			delete(b.readers, r)
+		}
+	}
+	b.signal()
+}
+
+func (b *backlog) dropFirst(lost bool) {
+	n := len(b.pieces[0].data)
+	b.size -= n
+	if lost {
+		b.dropped += int64(n)
+	}
+	b.pieces[0] = piece{}
+	b.pieces = b.pieces[1:]
+	b.first++
+}
+
+// close marks the end; readers get what is left first.
+func (b *backlog) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	b.signal()
+}
+
+// attach adds a reader. The only one starts with what nobody has taken; one
+// more starts with what comes now.
+func (b *backlog) attach() *reader {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := &reader{b: b, next: b.first}
+	if len(b.readers) > 0 {
+		r.next = b.first + int64(len(b.pieces))
+	}
+	b.readers[r] = true
+	return r
+}
+
+// detach removes r; what it has not taken stays for the next.
+func (r *reader) detach() {
+	r.b.mu.Lock()
+	defer r.b.mu.Unlock()
+	delete(r.b.readers, r)
+	r.b.signal()
+}
+
+// outcome of a reader's peek.
+type outcome int
+
+const (
+	more    outcome = iota // a piece is there
+	over                   // the output has ended
+	stopped                // the context ended
+	tooSlow                // the reader was cut off
+	idle                   // nothing came for the given time
+)
+
+// peek waits for the next piece, at most wait. It stays until take.
+func (r *reader) peek(ctx context.Context, wait time.Duration) (piece, outcome) {
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	for {
+		r.b.mu.Lock()
+		i := r.next - r.b.first
+		switch {
+		case r.cut:
+			r.b.mu.Unlock()
+			return piece{}, tooSlow
+		case i < int64(len(r.b.pieces)):
+			p := r.b.pieces[i]
+			r.b.mu.Unlock()
+			return p, more
+		case r.b.closed:
+			r.b.mu.Unlock()
+			return piece{}, over
+		}
+		ch := r.b.changed
+		r.b.mu.Unlock()
+		select {
+		case <-ch:
+		case <-ctx.Done():
+			return piece{}, stopped
+		case <-t.C:
+			return piece{}, idle
+		}
+	}
+}
+
+// take moves r past the piece that peek returned and frees what every reader
+// has taken.
+func (r *reader) take() {
+	b := r.b
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r.cut {
+		return
+	}
+	r.next++
+	for low := b.slowest(); b.first < low; {
+		b.dropFirst(false)
+	}
+	b.signal()
+}

@@ -1,0 +1,34 @@
+package envd
+
+// The contract between a sandbox's PID 1 and the host that booted it, for
+// sandboxd and the engine alike.
+const (
+	// ControlDir is where the host's folder is mounted in the box: read-only,
+	// and closed to everybody but root.
+	ControlDir = "/run/dreamcore"
+	// BootFile in it holds the secret that PID 1 sends first; the host removes
+	// it before any command runs.
+	BootFile = "boot"
+	// ControlSocket in it is dialled once by PID 1, which then serves HTTP/2.
+	ControlSocket = "control.sock"
+	// EgressSocket in it is the one way out; every connection to RelayAddr in
+	// the box is carried there.
+	EgressSocket = "egress.sock"
+	// RelayAddr is where programs in the box find the one way out.
+	RelayAddr = "127.0.0.1:4000"
+	// PrivatePath begins the requests that only the host itself makes; a router
+	// must never let a client's request through that begins with it.
+	PrivatePath = "/dreamcore/"
+	// InitPath takes an Init and makes the box ready.
+	InitPath = PrivatePath + "init"
+	// DialPath?port=N turns a request into a byte stream to that port of the
+	// box's loopback.
+	DialPath = PrivatePath + "dial"
+)
+
+// Init is what the host tells a booted box before it is used.
+type Init struct {
+	Env         map[string]string `json:"env"`
+	Egress      bool              `json:"egress"`
+	MemoryBytes int64             `json:"memoryBytes"` // 0: no watching
+}

@@ -1,0 +1,125 @@
+package envd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// The watcher acts when less than this share of the memory is left: a process
+// that takes memory as fast as it can must not get through it between two looks.
+const (
+	memoryReserve = 0.08
+	lookOften     = 20 * time.Millisecond
+	lookSeldom    = 200 * time.Millisecond
+)
+
+// WatchMemory ends the biggest process of an ordinary user whenever the box has
+// used nearly all of limitBytes, until ctx ends. The wall itself, the host's
+// limit, would end the whole box.
+func (s *Server) WatchMemory(ctx context.Context, limitBytes int64) {
+	wall := int64(float64(limitBytes) * (1 - memoryReserve))
+	wait := lookSeldom
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		used, err := usedMemory()
+		if err != nil {
+			s.log.Warn("memory is not watched", "reason", err.Error())
+			return
+		}
+		wait = lookSeldom
+		if used > limitBytes/2 {
+			wait = lookOften
+		}
+		if used > wall {
+			s.endBiggest(used)
+			// What it held comes back a moment after its end.
+			wait = 2 * lookOften
+		}
+	}
+}
+
+func (s *Server) endBiggest(used int64) {
+	var victim stat
+	var biggest int64
+	for _, p := range everyProcess() {
+		if p.uid == 0 || p.pid == 1 {
+			continue
+		}
+		if n := residentBytes(p.pid); n > biggest {
+			victim, biggest = p, n
+		}
+	}
+	if biggest == 0 {
+		return
+	}
+	why := fmt.Sprintf("out of memory: process %d used %d MiB", victim.pid, biggest>>20)
+	s.mu.Lock()
+	// Whose command it belongs to: each command leads a session.
+	if p := s.procs[victim.session]; p != nil {
+		p.mu.Lock()
+		if p.why == "" {
+			p.why = why
+		}
+		p.mu.Unlock()
+	}
+	s.mu.Unlock()
+	if err := syscall.Kill(victim.pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		s.log.Error("cannot end the biggest process", "pid", victim.pid, "reason", err.Error())
+		return
+	}
+	s.log.Warn("ended the biggest process", "pid", victim.pid, "bytes", biggest, "used_bytes", used)
+}
+
+// usedMemory reads what the box uses in all.
+func usedMemory() (int64, error) {
+	data, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, fmt.Errorf("read memory use: %w", err)
+	}
+	total, ok1 := meminfo(data, "MemTotal:")
+	free, ok2 := meminfo(data, "MemFree:")
+	if !ok1 || !ok2 {
+		return 0, errors.New("read memory use: /proc/meminfo lacks MemTotal or MemFree")
+	}
+	return total - free, nil
+}
+
+func meminfo(data []byte, key string) (int64, bool) {
+	for line := range bytes.Lines(data) {
+		if rest, ok := bytes.CutPrefix(line, []byte(key)); ok {
+			f := bytes.Fields(rest)
+			if len(f) == 0 {
+				return 0, false
+			}
+			n, err := strconv.ParseInt(string(f[0]), 10, 64)
+			return n << 10, err == nil
+		}
+	}
+	return 0, false
+}
+
+func residentBytes(pid int) int64 {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
+	if err != nil {
+		return 0 // it has ended
+	}
+	f := bytes.Fields(data)
+	if len(f) < 2 {
+		return 0
+	}
+	pages, err := strconv.ParseInt(string(f[1]), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return pages * int64(os.Getpagesize())
+}

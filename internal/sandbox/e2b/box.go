@@ -1,0 +1,204 @@
+package e2b
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strconv"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"dreamcore"
+	"dreamcore/internal/envd"
+	"dreamcore/internal/envd/spec/filesystem"
+	"dreamcore/internal/envd/spec/filesystem/filesystemconnect"
+	"dreamcore/internal/envd/spec/process/processconnect"
+	"dreamcore/internal/sandbox"
+)
+
+// box is the client of one living sandbox.
+type box struct {
+	id        dreamcore.SandboxID
+	p         *Provider
+	base      string
+	http      *http.Client
+	processes processconnect.ProcessClient
+	files     filesystemconnect.FilesystemClient
+}
+
+func (s *box) ID() dreamcore.SandboxID { return s.id }
+
+// SetTimeout lets the sandbox live for d from now.
+func (s *box) SetTimeout(ctx context.Context, d time.Duration) error {
+	_, err := s.p.call(ctx, http.MethodPost, "/sandboxes/"+url.PathEscape(string(s.id))+"/timeout", map[string]int64{"timeout": seconds(d)}, nil)
+	if err != nil {
+		return fmt.Errorf("set the time of the sandbox: %w", lostWhenMissing(err, s.id))
+	}
+	return nil
+}
+
+// WriteFiles writes all files in one request for each owner that occurs.
+func (s *box) WriteFiles(ctx context.Context, files []sandbox.File) error {
+	byOwner := map[string][]sandbox.File{}
+	for _, f := range files {
+		owner := f.Owner
+		if owner == "" {
+			owner = sandbox.User
+		}
+		byOwner[owner] = append(byOwner[owner], f)
+	}
+	// Root's first: folders that it must own are made by it.
+	for _, owner := range []string{sandbox.Root, sandbox.User} {
+		if err := s.upload(ctx, owner, byOwner[owner]); err != nil {
+			return fmt.Errorf("write files: %w", err)
+		}
+		delete(byOwner, owner)
+	}
+	for owner := range byOwner {
+		return dreamcore.Errorf(dreamcore.Invalid, "sandbox.write", "files belong to %q or %q, not to %q", sandbox.User, sandbox.Root, owner)
+	}
+	return nil
+}
+
+func (s *box) upload(ctx context.Context, owner string, files []sandbox.File) error {
+	if len(files) == 0 {
+		return nil
+	}
+	out, in := io.Pipe()
+	mw := multipart.NewWriter(in)
+	go func() { in.CloseWithError(writeParts(mw, files)) }()
+	defer out.Close()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.base+"/files?"+url.Values{"username": {owner}}.Encode(), out)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", mw.FormDataContentType())
+	res, err := s.http.Do(req)
+	if err != nil {
+		return s.explain(ctx, err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return s.explain(ctx, refusal(res))
+	}
+	if _, err := io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswerBytes)); err != nil {
+		return s.explain(ctx, err)
+	}
+	if res.Header.Get(envd.BulkHeader) == "" {
+		return s.setModes(ctx, owner, files)
+	}
+	return nil
+}
+
+func writeParts(mw *multipart.Writer, files []sandbox.File) error {
+	for _, f := range files {
+		h := textproto.MIMEHeader{}
+		h.Set("Content-Disposition", mime.FormatMediaType("form-data", map[string]string{"name": "file", "filename": f.Path}))
+		h.Set("Content-Type", "application/octet-stream")
+		if f.Mode != 0 {
+			h.Set(envd.ModeHeader, strconv.FormatUint(uint64(f.Mode), 8))
+		}
+		w, err := mw.CreatePart(h)
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(f.Data); err != nil {
+			return err
+		}
+	}
+	return mw.Close()
+}
+
+// setModes does with commands what a daemon that is not ours does not do
+// during the upload.
+func (s *box) setModes(ctx context.Context, owner string, files []sandbox.File) error {
+	const batch = 200
+	byMode := map[uint32][]string{}
+	for _, f := range files {
+		if f.Mode != 0 && f.Mode != 0o644 {
+			byMode[f.Mode] = append(byMode[f.Mode], f.Path)
+		}
+	}
+	for mode, paths := range byMode {
+		for len(paths) > 0 {
+			n := min(len(paths), batch)
+			args := append([]string{"chmod", strconv.FormatUint(uint64(mode), 8), "--"}, paths[:n]...)
+			paths = paths[n:]
+			res, err := sandbox.Run(ctx, s, sandbox.Command{Args: args, User: owner, Dir: "/"}, 4<<10)
+			if err != nil {
+				return err
+			}
+			if res.Code != 0 {
+				return dreamcore.Errorf(dreamcore.Unavailable, "sandbox.write", "the modes of the files could not be set").
+					Because(fmt.Errorf("chmod: exit %d: %q", res.Code, clip(string(res.Stderr))))
+			}
+		}
+	}
+	return nil
+}
+
+// ReadFile reads at most limitBytes of one file; a longer one is code Refused.
+func (s *box) ReadFile(ctx context.Context, path string, limitBytes int64) ([]byte, error) {
+	q := url.Values{"path": {path}, "username": {sandbox.Root}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base+"/files?"+q.Encode(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("read file: %w", err)
+	}
+	res, err := s.http.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("read file: %w", s.explain(ctx, err))
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("read file: %w", s.explain(ctx, refusal(res)))
+	}
+	var b bytes.Buffer
+	if n := res.ContentLength; n > 0 && n <= limitBytes {
+		b.Grow(int(n) + bytes.MinRead)
+	}
+	if _, err := b.ReadFrom(io.LimitReader(res.Body, limitBytes+1)); err != nil {
+		return nil, fmt.Errorf("read file: %w", s.explain(ctx, err))
+	}
+	if int64(b.Len()) > limitBytes {
+		return nil, dreamcore.Errorf(dreamcore.Refused, "sandbox.read", "the file %q is larger than %d bytes", clip(path), limitBytes)
+	}
+	return b.Bytes(), nil
+}
+
+// refusal reads the error out of an answer of a box.
+func refusal(res *http.Response) error {
+	data, err := io.ReadAll(io.LimitReader(res.Body, 64<<10))
+	return errors.Join(newStatusError(res.StatusCode, data), err)
+}
+
+// List lists a folder, depth levels deep.
+func (s *box) List(ctx context.Context, path string, depth int) ([]sandbox.Entry, error) {
+	req := connect.NewRequest(&filesystem.ListDirRequest{Path: path, Depth: uint32(max(depth, 1))})
+	actAs(req.Header(), sandbox.Root)
+	res, err := s.files.ListDir(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("list folder: %w", s.explain(ctx, err))
+	}
+	all := make([]sandbox.Entry, 0, len(res.Msg.GetEntries()))
+	for _, e := range res.Msg.GetEntries() {
+		all = append(all, sandbox.Entry{
+			Path: e.GetPath(), Dir: e.GetType() == filesystem.FileType_FILE_TYPE_DIRECTORY,
+			SizeBytes: e.GetSize(), Mode: e.GetMode(), Modified: e.GetModifiedTime().AsTime(),
+		})
+	}
+	return all, nil
+}
+
+// actAs selects the user of the box in whose name a request acts.
+func actAs(h http.Header, user string) {
+	h.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user+":")))
+}
