@@ -3,9 +3,10 @@ Kit.draw = (function () {
   "use strict";
   var color = Kit.color;
 
-  // sheet makes an off-screen canvas of w by h game units and paints it once.
-  function sheet(w, h, paint) {
-    var k = Math.min(Kit.view.scale || 1, 2.5), c = document.createElement("canvas");
+  // sheet makes an off-screen canvas of w by h game units and paints it once;
+  // most limits how sharp it is, for what is very large.
+  function sheet(w, h, paint, most) {
+    var k = Math.min(Kit.view.scale || 1, most || 2.5), c = document.createElement("canvas");
     c.width = Math.max(1, Math.ceil(w * k));
     c.height = Math.max(1, Math.ceil(h * k));
     var ctx = c.getContext("2d");
