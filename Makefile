@@ -18,7 +18,7 @@ help: ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 demo: setup ## make a game from PROMPT="…" and play it (ONCE=1: stop after fetching it once)
-	$(BIN) make --serve $(if $(ONCE),--once) -- "$$PROMPT"
+	$(BIN) make $(if $(ONCE),--once) -- "$$PROMPT"
 demo: export PROMPT := $(PROMPT)
 
 serve: setup ## run the service: app and games

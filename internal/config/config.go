@@ -56,6 +56,9 @@ type Model struct {
 	// InputMicros and OutputMicros are the price of a million tokens.
 	InputMicros  int64 `json:"input_micros_per_mtoken"`
 	OutputMicros int64 `json:"output_micros_per_mtoken"`
+	// TestMarkers lets a wish make the stand-in model misbehave on purpose, by a
+	// marker such as [sabotage: break]. For tests of this project only.
+	TestMarkers bool `json:"test_markers"`
 }
 
 // Image is the picture provider; "" is the built-in picture maker.
@@ -84,11 +87,8 @@ type Box struct {
 	DiskMB    int64   `json:"disk_mb"`
 }
 
-// Builtin is the name of the stand-in model and of the picture maker.
-const (
-	BuiltinModel    = "builtin-stand-in"
-	BuiltinPictures = "builtin-pictures"
-)
+// BuiltinPictures is the name of the built-in picture maker.
+const BuiltinPictures = "builtin-pictures"
 
 // Default returns the settings of a machine without a file.
 func Default() Config {
@@ -121,8 +121,8 @@ func DefaultData() (string, error) {
 
 // Load reads path over the defaults; "" means $DREAMCORE_CONFIG, and without
 // that the defaults alone. Unknown fields are refused: a mistyped limit must
-// not be a limit that is not there.
-func Load(path string) (Config, error) {
+// not be a limit that is not there. Each override is applied before the check.
+func Load(path string, overrides ...func(*Config)) (Config, error) {
 	const op = "config"
 	c := Default()
 	if path == "" {
@@ -150,6 +150,9 @@ func Load(path string) (Config, error) {
 			return c, err
 		}
 		c.Data = dir
+	}
+	for _, f := range overrides {
+		f(&c)
 	}
 	return c, c.complete()
 }

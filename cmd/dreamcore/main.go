@@ -1,0 +1,21 @@
+// Dreamcore makes games from wishes: one binary for the command line and for
+// the service.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"dreamcore/internal/app"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// A second Ctrl-C ends the process at once; its leftovers go at the next start.
+	context.AfterFunc(ctx, stop)
+	code := app.Run(ctx, app.SystemTerminal(), os.Args[1:])
+	stop()
+	os.Exit(code)
+}

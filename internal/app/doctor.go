@@ -1,0 +1,121 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"dreamcore/internal/config"
+	"dreamcore/internal/doctor"
+	"dreamcore/internal/image"
+	"dreamcore/internal/payload"
+	"dreamcore/internal/sandbox"
+)
+
+func runDoctor(ctx context.Context, t Terminal, args []string) error {
+	var s settings
+	if _, err := flags(t, "doctor", args, s.register); err != nil {
+		return err
+	}
+	cfg, err := s.load()
+	if err != nil {
+		return err
+	}
+	cache, err := payload.DefaultCache()
+	if err != nil {
+		return err
+	}
+	log, closeLog, err := logTo(t, cfg, s.verbose)
+	if err != nil {
+		return err
+	}
+	defer closeLog()
+	checks := doctor.Run(ctx, doctor.Config{
+		Lang: t.Lang, Data: cfg.Data, Cache: cache, Listen: []string{cfg.App.Listen, cfg.Games.Listen}, AllowNoLimits: cfg.AllowNoLimits,
+		Runsc: func() (string, error) {
+			p, err := payload.Extract(cache)
+			return p.Runsc, err
+		},
+		Image: func() (string, error) {
+			store, err := openImageStore()
+			if err != nil {
+				return "", err
+			}
+			img, err := store.Current()
+			if err != nil {
+				return "", err
+			}
+			return fmt.Sprintf("%.19s  %s %s", img.Digest, img.Manifest.Agent, img.Manifest.AgentVersion), nil
+		},
+		Boot: func(ctx context.Context) error { return bootOnce(ctx, New(cfg, log)) },
+	})
+	for _, c := range checks {
+		mark := map[doctor.State]string{doctor.Good: "✓", doctor.Weak: "!", doctor.Bad: "✗"}[c.State]
+		fmt.Fprintf(t.Out, "%s %s: %s\n", mark, c.Name, printable(c.Says, 300))
+		if c.Fix != "" {
+			fmt.Fprintf(t.Out, "    → %s\n", c.Fix)
+		}
+	}
+	if !doctor.Ready(checks) {
+		t.say("cli.doctor_bad")
+		return errSaid
+	}
+	t.say("cli.doctor_good")
+	return nil
+}
+
+func openImageStore() (*image.Store, error) {
+	dir, err := image.DefaultDir()
+	if err != nil {
+		return nil, err
+	}
+	return image.Open(dir)
+}
+
+// bootOnce boots a sandbox, runs a command in it and destroys it. It uses a
+// data folder of its own below the service's, so that a service that runs is
+// not disturbed.
+func bootOnce(ctx context.Context, s *Service) (err error) {
+	s.cfg.Data += "/doctor"
+	s.cfg.App = config.Listener{Listen: "127.0.0.1:0"}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	defer func() {
+		if cerr := s.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	if err := s.lock(); err != nil {
+		return err
+	}
+	paths, _, err := s.payload()
+	if err != nil {
+		return err
+	}
+	if err := s.openImages(); err != nil {
+		return err
+	}
+	if s.Proxy, err = openProxy(s.cfg, s.log); err != nil {
+		return err
+	}
+	s.onClose("key proxy", s.Proxy.stop)
+	if err := s.openEngine(ctx, paths); err != nil {
+		return err
+	}
+	img, err := s.Images.Current()
+	if err != nil {
+		return err
+	}
+	sb, err := s.Sandboxes.Create(ctx, sandbox.Spec{Image: img.Digest, Timeout: time.Minute})
+	if err != nil {
+		return err
+	}
+	res, err := sandbox.Run(ctx, sb, sandbox.Command{Args: []string{"node", "--version"}}, 1000)
+	if err != nil {
+		return err
+	}
+	if res.Code != 0 {
+		return fmt.Errorf("node ended with %d in the sandbox", res.Code)
+	}
+	return s.Sandboxes.Kill(ctx, sb.ID())
+}
