@@ -34,9 +34,12 @@ const (
 // by the host.
 func (j *job) spec(w wish.Wish, e recipe.Entry) string {
 	d := j.model.cook.Design(w)
+	head := "template: " + e.Tag
+	if e.Tag == noTemplate {
+		head += "\ncontrols: " + e.Controls
+	}
 	lines := []string{
-		"template: " + e.Tag,
-		"controls: " + e.Controls,
+		head,
 		"",
 		"# " + d.Title.In(j.lang),
 		"",

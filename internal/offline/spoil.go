@@ -22,7 +22,7 @@ func (j *job) spoil() (string, error) {
 }
 
 // breakCode makes the game's first script unparsable.
-const breakCode = `cd ` + project + ` && f=$(ls game.js *.js | head -n 1) && printf '\nfunction ( {\n' >> "$f"`
+const breakCode = `cd ` + project + ` && f=game.js && { [ -e $f ] || f=$(ls *.js | head -n 1); } && printf '\nfunction ( {\n' >> "$f"`
 
 // deafenPage stops every input before the game sees it.
 const deafenPage = `cd ` + project + ` && sed -i '0,/<script/s//<script>for (const t of ["keydown","keyup","pointerdown","pointermove","pointerup","mousedown","mousemove","mouseup","touchstart","touchmove","touchend","click"]) window.addEventListener(t, (e) => { if (e.target.closest === undefined || !e.target.closest("button")) e.stopImmediatePropagation(); }, true);<\/script>\n<script/' ` + pageFile

@@ -120,10 +120,8 @@ func (e *editor) point() {
 // holding returns the slot with this thing in it, if any.
 func (e *editor) holding(t wish.Thing) *slot {
 	for _, s := range e.parts {
-		for _, lang := range dreamcore.Langs {
-			if n := s.now.Names[lang]; n != "" && strings.EqualFold(n, t.Names[lang]) {
-				return s
-			}
+		if sameThing(s.now.Thing, t) {
+			return s
 		}
 	}
 	return nil
@@ -228,9 +226,10 @@ func (e *editor) put(s *slot, c wish.Cast) {
 		now := c.Names.In(lang)
 		if lang == dreamcore.English {
 			now = like(s.now.Names[lang], now)
-			e.plan.replace(plural(s.now.Names[lang]), plural(now))
 		}
-		e.plan.replace(s.now.Names[lang], now)
+		if s.part == wish.Hero {
+			e.plan.replaceHero(lang, s.now.Names[lang], now)
+		}
 		e.game.set(s.Name+"/"+string(lang), now)
 	}
 	s.now, s.new = c, true
@@ -319,17 +318,20 @@ func (e *editor) places() {
 	}
 	legible(set)
 	e.paint(set)
-	used := map[string]bool{}
+	if place.Mood {
+		return
+	}
+	f := &filler{Cook: e.Cook, used: map[string]bool{}}
 	for _, s := range e.parts {
-		used[s.now.Key()] = true
+		f.used[s.now.Key()] = true
 	}
 	for _, s := range e.parts {
 		if s.part != wish.Scenery || s.new {
 			continue
 		}
-		if next := e.choose(1, nil, used, place.Scenery); len(next) > 0 {
-			e.put(s, next[0])
-			e.plan.order(s.Slot, next[0], "")
+		if next, ok := f.next(place.Scenery); ok {
+			e.put(s, next)
+			e.plan.order(s.Slot, next, "")
 		}
 	}
 }
@@ -353,7 +355,7 @@ func (e *editor) titles() {
 	for _, pointer := range e.m.Change.Titles {
 		var old string
 		if e.game.get(pointer, &old) {
-			e.plan.replace(old, e.w.Title)
+			e.plan.replaceTitle(old, e.w.Title)
 		}
 		e.game.set(pointer, e.w.Title)
 	}

@@ -118,12 +118,11 @@ func put(n Number, docs map[string]*document, base, step, value float64) bool {
 		return false
 	}
 	file, pointer := split(n.Path)
-	digits := max(0, int(math.Round(-math.Log10(step))))
 	doc := docs[file]
 	if doc.covered(pointer) {
 		return false
 	}
-	doc.set(pointer, json.RawMessage(strconv.FormatFloat(rounded, 'f', digits, 64)))
+	doc.set(pointer, json.RawMessage(strconv.FormatFloat(math.Round(rounded*100)/100, 'f', -1, 64)))
 	return true
 }
 

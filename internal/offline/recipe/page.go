@@ -32,7 +32,7 @@ func (p *Plan) rewordText(s string) string {
 	}
 	safe := &Plan{Renames: make([]Rename, len(p.Renames))}
 	for i, r := range p.Renames {
-		safe.Renames[i] = Rename{r.Old, html.EscapeString(r.New)}
+		safe.Renames[i] = Rename{r.Old, html.EscapeString(r.New), r.Whole}
 	}
 	return safe.Reword(s)
 }

@@ -32,7 +32,7 @@ func (c *Cook) pictures(p *Plan, m Manifest, w wish.Wish) {
 const defaultSize = 256
 
 func (p *Plan) order(s Slot, c wish.Cast, doing string) {
-	if !safe(s.Picture) || slices.ContainsFunc(p.Orders, func(o Order) bool { return o.File == s.Picture }) {
+	if c.Kept || !safe(s.Picture) || slices.ContainsFunc(p.Orders, func(o Order) bool { return o.File == s.Picture }) {
 		return
 	}
 	size := s.Size

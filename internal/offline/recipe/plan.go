@@ -36,7 +36,10 @@ type Order struct {
 }
 
 // Rename is a text of the template that must not be left over.
-type Rename struct{ Old, New string }
+type Rename struct {
+	Old, New string
+	Whole    bool // only where it is the whole of a text
+}
 
 // Cook works plans out. It is safe for concurrent use.
 type Cook struct {
@@ -60,7 +63,7 @@ func (c *Cook) Make(m Manifest, files map[string][]byte, w wish.Wish) (*Plan, er
 		docs[name] = doc
 	}
 	p := &Plan{}
-	c.fill(p, m, w)
+	c.fill(p, m, w, c.present(m, docs[GameFile]))
 	p.Title = c.title(p, w)
 	c.names(p, m, docs[GameFile])
 	c.palette(p, m, w, docs[GameFile])
@@ -94,50 +97,130 @@ func written(docs map[string]*document) (map[string][]byte, error) {
 }
 
 // fill gives every slot of the manifest a thing: those of the wish first, then
-// those that go with what one does and where, then common ones.
-func (c *Cook) fill(p *Plan, m Manifest, w wish.Wish) {
+// those that go with what one does and where. What the template has already
+// stays where the wish names it or where it belongs to what one does.
+func (c *Cook) fill(p *Plan, m Manifest, w wish.Wish, now map[string]wish.Thing) {
 	p.Place = c.placeOf(w)
 	place := c.Lexicon.Places[p.Place]
 	var heroes, foes, prizes []string
+	if len(w.Places) > 0 {
+		heroes = place.Hero
+	}
 	for _, id := range w.Activities {
 		a := c.Lexicon.Activities[id]
-		heroes, foes, prizes = append(heroes, a.Hero...), append(foes, a.Foes...), append(prizes, a.Prizes...)
+		heroes = append(slices.Clone(heroes), a.Hero...)
+		foes, prizes = append(foes, a.Foes...), append(prizes, a.Prizes...)
 	}
 	d := c.Lexicon.Defaults
-	used := map[string]bool{}
+	f := &filler{Cook: c, now: now, used: map[string]bool{}}
 	for _, named := range [][]wish.Cast{w.Heroes, w.Foes, w.Prizes, w.Scenery} {
 		for _, n := range named {
-			used[n.Key()] = true // nothing of the wish is also a filler
+			f.used[n.Key()] = true // nothing of the wish is also a filler
 		}
 	}
-	p.Hero = c.choose(1, w.Heroes, used, heroes, w.Turned("hero", d.Heroes))[0]
-	p.Foes = c.choose(len(m.Change.Foes), w.Foes, used, foes, place.Foes, w.Turned("foe", d.Foes))
-	p.Prizes = c.choose(len(m.Change.Prizes), w.Prizes, used, prizes, place.Prizes, w.Turned("prize", d.Prizes))
+	for _, t := range now {
+		f.used[t.Key()] = true
+	}
+	p.Hero = f.hero(w.Heroes, append(slices.Clone(heroes), w.Turned("hero", d.Heroes)...))
+	p.Foes = f.slots(m.Change.Foes, w.Foes, append(foes, place.Foes...), w.Turned("foe", d.Foes))
+	p.Prizes = f.slots(m.Change.Prizes, w.Prizes, append(prizes, place.Prizes...), w.Turned("prize", d.Prizes))
 	friends := w.Scenery
 	if len(w.Heroes) > 1 {
 		friends = append(slices.Clone(w.Heroes[1:]), friends...)
 	}
-	p.Scenery = c.choose(len(m.Change.Scenery), friends, used, place.Scenery, w.Turned("scenery", d.Scenery))
+	p.Scenery = f.slots(m.Change.Scenery, friends, place.Scenery, w.Turned("scenery", d.Scenery))
 }
 
-// choose takes n things: named first, then from the lists of English names.
-func (c *Cook) choose(n int, named []wish.Cast, used map[string]bool, lists ...[]string) []wish.Cast {
-	all := slices.Clone(named[:min(n, len(named))])
-	for _, list := range lists {
-		for _, name := range list {
-			if len(all) >= n {
-				return all
-			}
-			t, ok := c.Index.Lookup(name)
-			if !ok || used[t.Key()] {
-				continue
-			}
-			used[t.Key()] = true
-			all = append(all, wish.Cast{Thing: t})
+// filler fills slots and uses nothing twice.
+type filler struct {
+	*Cook
+	now  map[string]wish.Thing // what the template has, by the slot's name pointer
+	used map[string]bool       // by key
+}
+
+// next takes the first thing of a list that is not used yet.
+func (f *filler) next(list []string) (wish.Cast, bool) {
+	for _, name := range list {
+		if t, ok := f.Index.Lookup(name); ok && !f.used[t.Key()] {
+			f.used[t.Key()] = true
+			return wish.Cast{Thing: t}, true
 		}
 	}
-	for len(all) < n && len(all) > 0 {
-		all = append(all, all[len(all)%max(1, len(named))]) // more slots than things: repeat
+	return wish.Cast{}, false
+}
+
+func (f *filler) hero(named []wish.Cast, list []string) wish.Cast {
+	if len(named) > 0 {
+		return named[0]
+	}
+	c, _ := f.next(list)
+	return c
+}
+
+// slots fills slots with what is named, then from the fitting list; common
+// things are for the first slot alone, since something must change there.
+func (f *filler) slots(slots []Slot, named []wish.Cast, fitting, common []string) []wish.Cast {
+	all := make([]wish.Cast, len(slots))
+	named = slices.Clone(named)
+	for i, s := range slots {
+		at := slices.IndexFunc(named, func(c wish.Cast) bool { return c.Colour == "" && c.Look == "" && sameThing(c.Thing, f.now[s.Name]) })
+		if at >= 0 {
+			all[i] = kept(f.now[s.Name])
+			named = slices.Delete(named, at, at+1)
+		}
+	}
+	for i, s := range slots {
+		if all[i].Names != nil {
+			continue
+		}
+		if len(named) > 0 {
+			all[i], named = named[0], named[1:]
+			continue
+		}
+		now, has := f.now[s.Name]
+		if has && slices.ContainsFunc(fitting, func(name string) bool { return f.names(name, now) }) && i > 0 {
+			all[i] = kept(now)
+			continue
+		}
+		c, ok := f.next(fitting)
+		if !ok && (i == 0 || !has) {
+			c, ok = f.next(common)
+		}
+		if !ok {
+			c = kept(now)
+		}
+		all[i] = c
+	}
+	return all
+}
+
+// kept marks a thing that stays: neither its name nor its picture changes.
+func kept(t wish.Thing) wish.Cast { return wish.Cast{Thing: t, Kept: true} }
+
+// names reports whether a word of the lexicon means a thing of the template.
+func (f *filler) names(word string, t wish.Thing) bool {
+	found, ok := f.Index.Lookup(word)
+	return ok && sameThing(found, t)
+}
+
+// sameThing compares by what things are called in any language.
+func sameThing(a, b wish.Thing) bool {
+	for _, lang := range dreamcore.Langs {
+		if a.Names[lang] != "" && strings.EqualFold(a.Names[lang], b.Names[lang]) {
+			return true
+		}
+	}
+	return false
+}
+
+// present is what the template has, by the slot's name pointer.
+func (c *Cook) present(m Manifest, doc *document) map[string]wish.Thing {
+	all := map[string]wish.Thing{}
+	for _, s := range m.slots() {
+		t := wish.Thing{}
+		if doc.get(s.Name, &t.Names) {
+			all[s.Name] = t
+		}
 	}
 	return all
 }
@@ -225,9 +308,10 @@ func headline(c wish.Cast, lang dreamcore.Lang, many bool) string {
 // prize, one thing to see.
 func (c *Cook) Design(w wish.Wish) *Plan {
 	var m Manifest
-	m.Change.Foes, m.Change.Prizes, m.Change.Scenery = make([]Slot, 1), make([]Slot, 1), make([]Slot, 1)
+	one := []Slot{{}}
+	m.Change.Foes, m.Change.Prizes, m.Change.Scenery = one, one, one
 	p := &Plan{}
-	c.fill(p, m, w)
+	c.fill(p, m, w, nil)
 	p.Title = c.title(p, w)
 	return p
 }

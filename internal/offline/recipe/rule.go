@@ -9,7 +9,7 @@ import (
 
 // harmless ranks rules by how surely a game stays playable and in keeping when
 // one is switched by chance; those not listed come after, and "fall" never is.
-var harmless = []string{"night", "bounce", "wrap", "grow", "timed", "slippery", "shoot", "lives", "chase"}
+var harmless = []string{"wrap", "grow", "bounce", "timed", "night", "slippery", "shoot", "chase", "lives"}
 
 // rules sets the game's rules by what the wish means, and switches one by
 // chance where that changes none. It returns what changed.

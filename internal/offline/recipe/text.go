@@ -18,28 +18,27 @@ func (c *Cook) names(p *Plan, m Manifest, doc *document) {
 		lang := dreamcore.Lang(pointer[strings.LastIndexByte(pointer, '/')+1:])
 		var old string
 		if doc.get(pointer, &old) {
-			p.replace(old, p.Title.In(lang))
+			p.replaceTitle(old, p.Title.In(lang))
 		}
 		doc.set(pointer, p.Title.In(lang))
 	}
 	for lang, old := range m.Title {
-		p.replace(old, p.Title.In(lang))
+		p.replaceTitle(old, p.Title.In(lang))
 	}
 	name := func(s Slot, c wish.Cast) {
 		var old dreamcore.Localized
-		if !doc.get(s.Name, &old) {
+		if c.Kept || !doc.get(s.Name, &old) {
 			return
 		}
 		for _, lang := range dreamcore.Langs {
 			now := c.Names.In(lang)
 			if lang == dreamcore.English {
 				now = like(old[lang], now)
-				p.replace(plural(old[lang]), plural(now))
 			}
-			p.replace(old[lang], now)
-			if _, ok := doc.values[s.Name+"/"+string(lang)]; ok {
-				doc.set(s.Name+"/"+string(lang), now)
+			if s.Name == m.Change.Hero.Name {
+				p.replaceHero(lang, old[lang], now)
 			}
+			doc.set(s.Name+"/"+string(lang), now)
 		}
 	}
 	name(m.Change.Hero, p.Hero)
@@ -54,8 +53,23 @@ func (c *Cook) names(p *Plan, m Manifest, doc *document) {
 	}
 }
 
-func (p *Plan) replace(old, now string) {
-	r := Rename{old, now}
+// replaceHero remembers the hero's old name. Only the hero's is replaced in
+// running text: a word for a key or a star is often no name of a thing there.
+func (p *Plan) replaceHero(lang dreamcore.Lang, old, now string) {
+	if lang == dreamcore.English {
+		p.replace(Rename{Old: plural(old), New: plural(now)})
+	}
+	p.replace(Rename{Old: old, New: now})
+}
+
+// replaceTitle remembers an old title. A title of several words is replaced in
+// running text too; a short one may be common words there.
+func (p *Plan) replaceTitle(old, now string) {
+	p.replace(Rename{old, now, !strings.Contains(old, " ")})
+}
+
+func (p *Plan) replace(r Rename) {
+	old, now := r.Old, r.New
 	if old != "" && old != now && !slices.ContainsFunc(p.Renames, func(x Rename) bool { return strings.EqualFold(x.Old, old) }) {
 		p.Renames = append(p.Renames, r)
 	}
@@ -77,11 +91,16 @@ func (p *Plan) rename(doc *document) {
 // place in the scripts without spaces. What has been put in is not looked at
 // again.
 func (p *Plan) Reword(s string) string {
+	for _, r := range p.Renames {
+		if r.Whole && strings.TrimSpace(s) == r.Old {
+			return r.New
+		}
+	}
 	var out strings.Builder
 next:
 	for i := 0; i < len(s); {
 		for _, r := range p.Renames {
-			if n := r.at(s, i); n > 0 {
+			if n := r.at(s, i); n > 0 && !r.Whole {
 				out.WriteString(like(s[i:i+n], r.New))
 				i += n
 				continue next
@@ -134,11 +153,13 @@ func like(old, now string) string {
 	return now
 }
 
+var smallWords = []string{"a", "an", "the", "of", "in", "on", "with", "and", "at", "for"}
+
 // capital writes an English name as in a title.
 func capital(name string) string {
 	words := strings.Fields(name)
 	for i, w := range words {
-		if i == 0 || len(w) > 3 {
+		if i == 0 || !slices.Contains(smallWords, w) {
 			words[i] = like("A", w)
 		}
 	}

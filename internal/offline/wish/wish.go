@@ -60,6 +60,7 @@ type Cast struct {
 	Thing
 	Colour string // id of a colour, "" when not said
 	Look   string // in English: "big"
+	Kept   bool   // it is in the game already and stays as it is
 }
 
 // Wish is what was understood.
