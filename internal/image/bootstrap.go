@@ -23,6 +23,7 @@ var unwanted = []string{
 	"path-include=/usr/share/doc/*/copyright", "path-exclude=/usr/share/info/*", "path-exclude=/usr/share/lintian/*",
 	"path-exclude=/usr/share/linda/*", "path-exclude=/usr/share/bash-completion/*", "path-exclude=/usr/share/doc-base/*",
 	"path-exclude=/usr/share/icons/*", "path-exclude=/usr/share/applications/*",
+	"path-exclude=/usr/lib/chromium/libVkLayer_khronos_validation.so*", "path-exclude=/usr/lib/chromium/libVkICD_mock_icd.so*",
 	"force-unsafe-io", // the store flushes once, at the end
 }
 
