@@ -116,7 +116,7 @@ func (l *Ledger) take(rec record) error {
 		}
 		a.state = rec.State
 	case kindReserve:
-		if rec.Amount == nil || negative(*rec.Amount) || rec.ID < l.next {
+		if rec.Amount == nil || negative(*rec.Amount) || rec.ID < l.next || rec.ID > 1<<53 {
 			return errors.New("a reservation without amount or with an old number")
 		}
 		for _, name := range rec.Accounts {

@@ -20,8 +20,7 @@ const Placeholder = "[REDACTED]"
 // tearing holes into ordinary text.
 const MinSecretBytes = 8
 
-// maxBase64Edge: of a base64 run only the letters that do not depend on the
-// bytes around the secret can be known.
+// pattern is one form of a secret.
 type pattern struct {
 	text string
 	fold *[256]byte // canonical form of a unit: letter case for hex, alphabet for base64
@@ -32,7 +31,6 @@ type pattern struct {
 type Set struct {
 	patterns []pattern
 	first    [256]bool // bytes with which a match can begin
-	longest  int       // the most input bytes that an unfinished match can have
 }
 
 var plainFold, hexFold, base64Fold = folds()
@@ -79,7 +77,6 @@ func (s *Set) add(text string, fold *[256]byte) {
 		}
 	}
 	s.first['%'], s.first['\\'] = true, true
-	s.longest = max(s.longest, 6*len(text))
 }
 
 // match states.
@@ -89,8 +86,8 @@ const (
 	partial // the input ends before it is decided
 )
 
-// unit decodes the unit at b[i:]: its byte and its length; n 0 means that the
-// input ends inside it. raw is set when it stands for itself.
+// unit decodes the unit at b[i:]: its byte and its length; 0 means that the
+// input ends inside it, 1 that it stands for itself.
 func unit(b []byte, i int) (c byte, n int) {
 	switch b[i] {
 	case '%':
@@ -143,22 +140,35 @@ func nibble(c byte) int {
 }
 
 // at tries p at b[i:]; n is the length of a whole match.
-func (p pattern) at(b []byte, i int) (state, n int) {
-	start := i
-	for k := 0; k < len(p.text); k++ {
+func (p pattern) at(b []byte, i int) (state, n int) { return p.from(0, b, i, i) }
+
+// from matches the pattern from byte k on at b[i:]. A secret may itself hold %
+// or \, so where one stands there are two readings: as the beginning of a unit
+// and as itself.
+func (p pattern) from(k int, b []byte, i, start int) (state, n int) {
+	for ; k < len(p.text); k++ {
 		if i >= len(b) {
 			return partial, 0
 		}
+		want := p.fold[p.text[k]]
 		c, w := unit(b, i)
-		if w > 1 && p.fold[c] != p.fold[p.text[k]] || w == 0 {
-			// A secret may itself hold % or \, then the unit stands for itself.
-			if b[i] == p.text[k] {
-				c, w = b[i], 1
-			} else if w == 0 {
+		if w != 1 && b[i] == p.text[k] {
+			if state, n := p.from(k+1, b, i+1, start); state == yes || state == partial && w != 0 && p.fold[c] != want {
+				return state, n
+			} else if state == partial {
+				// Undecided as itself; the other reading may still say yes.
+				if w != 0 {
+					if state, n := p.from(k+1, b, i+w, start); state == yes {
+						return yes, n
+					}
+				}
 				return partial, 0
 			}
 		}
-		if p.fold[c] != p.fold[p.text[k]] {
+		if w == 0 {
+			return partial, 0
+		}
+		if p.fold[c] != want {
 			return no, 0
 		}
 		i += w
