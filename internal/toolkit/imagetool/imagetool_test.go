@@ -1,0 +1,452 @@
+package imagetool
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"image/png"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"dreamcore"
+	"dreamcore/internal/offline/picture"
+)
+
+// TestMain lets the test program play the toolkit: an order's process is this
+// program, started again.
+func TestMain(m *testing.M) {
+	if os.Getenv("IMAGETOOL_AS_TOOL") == "1" {
+		os.Exit(Main(os.Args[1:], Env{Stdout: os.Stdout, Stderr: os.Stderr}))
+	}
+	os.Exit(m.Run())
+}
+
+const grant = "v4.public.grant-of-this-job"
+
+// box is a sandbox as the tool sees it: a state folder, a grant, a project and
+// a proxy in front of the real picture maker.
+type box struct {
+	t       *testing.T
+	project string
+	state   string
+	mu      sync.Mutex
+	asked   []string // prompts, in the order in which they came
+	when    []time.Time
+	// before may answer a request itself and return true.
+	before func(w http.ResponseWriter, prompt string, nth int) bool
+}
+
+func newBox(t *testing.T) *box {
+	t.Helper()
+	b := &box{t: t, project: t.TempDir(), state: filepath.Join(t.TempDir(), "image")}
+	key := dreamcore.NewSecret("the-operators-key")
+	maker := picture.Handler(key, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/openai/v1/images/generations" || r.Header.Get("Authorization") != "Bearer "+grant {
+			http.Error(w, `{"error":{"message":"The grant is not valid.","code":"grant_invalid"}}`, http.StatusForbidden)
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		var o struct{ Prompt string }
+		if err := json.Unmarshal(body, &o); err != nil {
+			t.Errorf("the tool sent %q: %v", body, err)
+		}
+		b.mu.Lock()
+		b.asked = append(b.asked, o.Prompt)
+		b.when = append(b.when, time.Now())
+		nth := len(b.asked)
+		b.mu.Unlock()
+		if b.before != nil && b.before(w, o.Prompt, nth) {
+			return
+		}
+		r2 := r.Clone(r.Context())
+		r2.URL.Path = "/v1/images/generations"
+		r2.Header.Set("Authorization", "Bearer "+key.Reveal())
+		r2.Body = io.NopCloser(bytes.NewReader(body))
+		maker.ServeHTTP(w, r2)
+	}))
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+		b.settle()
+	})
+	grantFile := filepath.Join(t.TempDir(), "grant")
+	if err := os.WriteFile(grantFile, []byte(grant+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("IMAGETOOL_AS_TOOL", "1")
+	t.Setenv("DREAMCORE_STATE", b.state)
+	t.Setenv("DREAMCORE_GRANT_FILE", grantFile)
+	t.Setenv("DREAMCORE_IMAGE_URL", server.URL+"/openai/v1/images/generations")
+	t.Setenv("DREAMCORE_LANG", "en")
+	return b
+}
+
+// settle waits until no order's process is left, so that none outlives its test.
+func (b *box) settle() {
+	locks, err := filepath.Glob(filepath.Join(b.state, "*.lock"))
+	if err != nil {
+		b.t.Error(err)
+	}
+	for _, path := range locks {
+		for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+			lock, err := flock(path)
+			if err != nil {
+				b.t.Error(err)
+				break
+			}
+			if lock != nil {
+				lock.Close()
+				break
+			}
+			if time.Now().After(end) {
+				b.t.Errorf("the process that holds %s does not end", path)
+				break
+			}
+		}
+	}
+}
+
+func (b *box) requests() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.asked)
+}
+
+// run runs the tool in this process and returns its exit code and output.
+func (b *box) run(args ...string) (int, string) {
+	b.t.Helper()
+	var out bytes.Buffer
+	code := Main(args, Env{Stdout: &out, Stderr: &out, Self: []string{os.Args[0]}})
+	return code, out.String()
+}
+
+func (b *box) want(code int, says string, args ...string) string {
+	b.t.Helper()
+	got, out := b.run(args...)
+	if got != code || !strings.Contains(out, says) {
+		b.t.Fatalf("image %q: exit %d, want %d; it must say %q and says:\n%s", args, got, code, says, out)
+	}
+	return out
+}
+
+func (b *box) path(name string) string { return filepath.Join(b.project, "assets", name) }
+
+func (b *box) orderArgs(words, name string, more ...string) []string {
+	return append([]string{"order", words, "--out", b.path(name), "--size", "96x64", "--transparent"}, more...)
+}
+
+func checkPicture(t *testing.T, path string, w, h int) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := png.Decode(bytes.NewReader(data))
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	if m.Bounds().Dx() != w || m.Bounds().Dy() != h {
+		t.Errorf("%s is %v, want %d by %d", path, m.Bounds(), w, h)
+	}
+}
+
+func TestOrdersArriveAndAreIdempotent(t *testing.T) {
+	b := newBox(t)
+	b.want(exitOK, "No pictures", "wait")
+	b.want(exitOK, "ordered", b.orderArgs("a flying cat", "cat.png")...)
+	b.want(exitOK, "ordered", b.orderArgs("青い犬", "dog.png")...)
+	b.want(exitOK, "ordered", b.orderArgs("一只企鹅", "deep/penguin.png")...)
+	out := b.want(exitOK, "All 3 pictures are there", "wait")
+	if strings.Count(out, "done ") != 3 {
+		t.Errorf("each picture is announced once:\n%s", out)
+	}
+	for _, name := range []string{"cat.png", "dog.png", "deep/penguin.png"} {
+		checkPicture(t, b.path(name), 96, 64)
+	}
+	b.want(exitOK, "same order", b.orderArgs("a  flying cat", "cat.png")...)
+	if n := b.requests(); n != 3 {
+		t.Errorf("%d requests for 3 pictures", n)
+	}
+	b.want(exitOK, "a flying cat", "list")
+	// Another size is another order; a file that is gone is fetched again.
+	b.want(exitOK, "ordered", "order", "a flying cat", "--out", b.path("cat.png"), "--size", "32x32")
+	b.want(exitOK, "All", "wait")
+	checkPicture(t, b.path("cat.png"), 32, 32)
+	if err := os.Remove(b.path("dog.png")); err != nil {
+		t.Fatal(err)
+	}
+	b.want(exitOK, "ordered again", b.orderArgs("青い犬", "dog.png")...)
+	b.want(exitOK, "All 3", "wait")
+	checkPicture(t, b.path("dog.png"), 96, 64)
+}
+
+func TestSameOrderManyTimesAtOnce(t *testing.T) {
+	b := newBox(t)
+	open := make(chan struct{})
+	b.before = func(http.ResponseWriter, string, int) bool { <-open; return false }
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if code, out := b.run(b.orderArgs("a cat", "cat.png")...); code != exitOK {
+				t.Errorf("exit %d: %s", code, out)
+			}
+		})
+	}
+	wg.Wait()
+	close(open)
+	b.want(exitOK, "All 1", "wait")
+	if n := b.requests(); n != 1 {
+		t.Errorf("%d requests for one order", n)
+	}
+}
+
+func TestRefusedOrderSaysWhyAndOthersArrive(t *testing.T) {
+	b := newBox(t)
+	b.before = func(w http.ResponseWriter, prompt string, _ int) bool {
+		if !strings.Contains(prompt, "dog") {
+			return false
+		}
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprint(w, `{"error":{"message":"Pictures are used up\nin this job.","type":"permission_error","code":"budget_exhausted"}}`)
+		return true
+	}
+	b.want(exitOK, "ordered", b.orderArgs("a dog", "dog.png")...)
+	b.want(exitOK, "ordered", b.orderArgs("a cat", "cat.png")...)
+	out := b.want(exitFailed, "1 of 2 pictures are there, 1 failed", "wait")
+	if want := "refused (403): budget_exhausted: Pictures are used up in this job."; !strings.Contains(out, want) {
+		t.Errorf("the refusal does not say %q:\n%s", want, out)
+	}
+	checkPicture(t, b.path("cat.png"), 96, 64)
+	if _, err := os.Stat(b.path("dog.png")); err == nil {
+		t.Error("a refused order wrote a file")
+	}
+	b.want(exitOK, "FAILED", "list")
+	b.want(exitFailed, "失敗", "wait", "--lang", "ja")
+	b.want(exitFailed, "失败", "wait", "--lang=zh")
+	// The same order after a failure is a new try.
+	b.before = nil
+	b.want(exitOK, "ordered again", b.orderArgs("a dog", "dog.png")...)
+	b.want(exitOK, "All 2", "wait")
+}
+
+func TestTooManyRequestsIsRetriedAfterItsTime(t *testing.T) {
+	b := newBox(t)
+	b.before = func(w http.ResponseWriter, _ string, nth int) bool {
+		if nth > 1 {
+			return false
+		}
+		w.Header().Set("Retry-After", "2")
+		w.WriteHeader(http.StatusTooManyRequests)
+		fmt.Fprint(w, `{"error":{"message":"Slow down.","code":"rate_limited"}}`)
+		return true
+	}
+	b.want(exitOK, "ordered", b.orderArgs("a cat", "cat.png")...)
+	out := b.want(exitOK, "All 1", "wait")
+	if !strings.Contains(out, "too many requests at once (429): rate_limited: Slow down") || !strings.Contains(out, "trying again in 2 s") {
+		t.Errorf("the wait does not tell about the pause:\n%s", out)
+	}
+	if len(b.when) != 2 {
+		t.Fatalf("%d requests", len(b.when))
+	}
+	// Not a measure of speed: the second must not come before the time it was given.
+	if gap := b.when[1].Sub(b.when[0]); gap < 2*time.Second {
+		t.Errorf("it asked again after %v, before the 2 s were over", gap)
+	}
+}
+
+func TestKilledProcessIsReported(t *testing.T) {
+	b := newBox(t)
+	asked := make(chan struct{}, 1)
+	release := make(chan struct{})
+	b.before = func(_ http.ResponseWriter, prompt string, nth int) bool {
+		if nth == 1 {
+			asked <- struct{}{}
+			<-release
+		}
+		return false
+	}
+	defer close(release)
+	b.want(exitOK, "ordered", b.orderArgs("a cat", "cat.png")...)
+	select {
+	case <-asked:
+	case <-time.After(time.Minute):
+		t.Fatal("the order's process does not ask")
+	}
+	orders, err := folder{b.state}.all()
+	if err != nil || len(orders) != 1 || orders[0].PID == 0 {
+		t.Fatalf("orders %v, %v", orders, err)
+	}
+	b.want(exitOK, "same order", b.orderArgs("a cat", "cat.png")...)
+	if err := syscall.Kill(orders[0].PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	b.want(exitFailed, "stopped before it had finished. Give the same order again", "wait", "--timeout", "60")
+	b.want(exitOK, "ordered again", b.orderArgs("a cat", "cat.png")...)
+	b.want(exitOK, "All 1", "wait")
+	checkPicture(t, b.path("cat.png"), 96, 64)
+}
+
+func TestWaitEndsAtItsDeadline(t *testing.T) {
+	b := newBox(t)
+	release := make(chan struct{})
+	b.before = func(http.ResponseWriter, string, int) bool { <-release; return false }
+	b.want(exitOK, "ordered", b.orderArgs("a cat", "cat.png")...)
+	b.want(exitFailed, "1 pictures are still on their way after 1 s", "wait", "--timeout", "1")
+	close(release)
+	b.want(exitOK, "All 1", "wait")
+}
+
+func TestAnswersThatAreNoPicture(t *testing.T) {
+	for name, answer := range map[string]string{
+		"not json":   "<html>",
+		"empty":      `{"data":[]}`,
+		"not base64": `{"data":[{"b64_json":"***"}]}`,
+		"not a png":  `{"data":[{"b64_json":"R0lGODlhAQABAAAAACw="}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBox(t)
+			b.before = func(w http.ResponseWriter, _ string, _ int) bool { fmt.Fprint(w, answer); return true }
+			b.want(exitOK, "ordered", b.orderArgs("a cat", "cat.png")...)
+			b.want(exitFailed, "what arrived is not a picture", "wait")
+			if _, err := os.Stat(b.path("cat.png")); err == nil {
+				t.Error("something was written")
+			}
+		})
+	}
+}
+
+func TestRedirectDoesNotTakeTheGrantAway(t *testing.T) {
+	b := newBox(t)
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }))
+	defer elsewhere.Close()
+	b.before = func(w http.ResponseWriter, _ string, _ int) bool {
+		w.Header().Set("Location", elsewhere.URL)
+		w.WriteHeader(http.StatusTemporaryRedirect)
+		return true
+	}
+	b.want(exitOK, "ordered", b.orderArgs("a cat", "cat.png")...)
+	b.want(exitFailed, "refused (307)", "wait")
+}
+
+func TestNoServiceAndNoGrant(t *testing.T) {
+	b := newBox(t)
+	dead := httptest.NewServer(http.NotFoundHandler())
+	dead.Close()
+	t.Setenv("DREAMCORE_IMAGE_URL", dead.URL)
+	b.want(exitOK, "ordered", b.orderArgs("a cat", "cat.png")...)
+	out := b.want(exitFailed, "does not answer: connection refused", "wait")
+	if !strings.Contains(out, "try 1 failed") {
+		t.Errorf("it tries more than once:\n%s", out)
+	}
+	t.Setenv("DREAMCORE_GRANT_FILE", filepath.Join(b.project, "none"))
+	b.want(exitOK, "ordered", b.orderArgs("a dog", "dog.png")...)
+	b.want(exitFailed, "grant of this job could not be read", "wait")
+}
+
+func TestTheGrantIsNowhereButInTheRequest(t *testing.T) {
+	b := newBox(t)
+	b.want(exitOK, "ordered", b.orderArgs("a cat", "cat.png")...)
+	out := b.want(exitOK, "All 1", "wait")
+	if strings.Contains(out, grant) {
+		t.Error("the grant was printed")
+	}
+	err := filepath.WalkDir(b.state, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if bytes.Contains(data, []byte(grant)) {
+			t.Errorf("%s holds the grant", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOneStyleForAGame(t *testing.T) {
+	b := newBox(t)
+	b.want(exitOK, "ordered", b.orderArgs("a dog", "dog.png")...)
+	b.want(exitOK, "ordered", b.orderArgs("a cat", "cat.png", "--style", "pixel art")...)
+	b.want(exitOK, "ordered", b.orderArgs("a fox", "fox.png")...)
+	b.want(exitOK, "ordered", b.orderArgs("a pig", "pig.png", "--like", b.path("cat.png"))...)
+	b.want(exitOK, "All 4", "wait")
+	b.want(exitOK, "same order", b.orderArgs("a dog", "dog.png")...) // it had no style and keeps having none
+	b.want(exitUsage, "no such picture", b.orderArgs("a cow", "cow.png", "--like", b.path("none.png"))...)
+	orders, err := folder{b.state}.all()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, o := range orders {
+		got[o.Words] = o.Style
+	}
+	for words, style := range map[string]string{"a dog": "", "a cat": "pixel art", "a fox": "pixel art", "a pig": "pixel art"} {
+		if got[words] != style {
+			t.Errorf("%s has the style %q, want %q", words, got[words], style)
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	b := newBox(t)
+	for _, c := range []struct {
+		says string
+		args []string
+	}{
+		{"Usage", nil},
+		{"Usage", []string{"paint"}},
+		{"Say in words", []string{"order", "--out", "x.png"}},
+		{"Say in words", []string{"order", "  ", "--out", "x.png"}},
+		{"must name a .png", []string{"order", "a cat"}},
+		{"must name a .png", []string{"order", "a cat", "--out", "x.jpg"}},
+		{"--size 5x5", []string{"order", "a cat", "--out", "x.png", "--size", "5x5"}},
+		{"--size huge", []string{"order", "a cat", "--out", "x.png", "--size", "huge"}},
+		{"--size 256", []string{"order", "a cat", "--out", "x.png", "--size", "256"}},
+		{"--size 9999x10", []string{"order", "a cat", "--out", "x.png", "--size", "9999x10"}},
+		{"--colour is not an option", []string{"order", "a cat", "--colour", "red"}},
+		{"at most 1000", []string{"order", strings.Repeat("x", 1001), "--out", "x.png"}},
+		{"no order nope", []string{"wait", "nope"}},
+		{"no order ../../etc/passwd", []string{"wait", "../../etc/passwd"}},
+	} {
+		b.want(exitUsage, c.says, c.args...)
+	}
+	if n := b.requests(); n != 0 {
+		t.Errorf("%d requests were made", n)
+	}
+}
+
+func TestFileThatCannotBeWritten(t *testing.T) {
+	b := newBox(t)
+	if err := os.WriteFile(filepath.Join(b.project, "assets"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.want(exitOK, "ordered", b.orderArgs("a cat", "cat.png")...)
+	b.want(exitFailed, "could not be written: not a directory. Choose another --out", "wait")
+}
+
+// The toolkit goes into every sandbox: it must not carry the pictures.
+func TestStaysSmall(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	if strings.Contains(string(out), "dreamcore/internal/offline") {
+		t.Error("imagetool depends on internal/offline")
+	}
+}
