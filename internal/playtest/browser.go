@@ -28,7 +28,7 @@ var watchScript string
 
 // How long the page may take for one request before it counts as stuck. The
 // machine may be busy; a frame of a sound game takes milliseconds.
-const stuckAfter = 20 * time.Second
+const stuckAfter = 15 * time.Second
 
 var (
 	// errStuck says that the page never came back: an endless loop.

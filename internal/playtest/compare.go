@@ -153,15 +153,23 @@ func oppose(a, b difference) *pair {
 		if !ok {
 			continue
 		}
-		va, vb := sa[len(sa)-1], sb[len(sb)-1]
-		la, lb := va.length(), vb.length()
-		dot := 0.0
-		for i := range va.by {
-			if i < len(vb.by) {
-				dot += va.by[i] * vb.by[i]
+		la, lb, opposite := 0.0, 0.0, 0
+		for _, va := range sa {
+			for _, vb := range sb {
+				if va.sample != vb.sample || len(va.by) != len(vb.by) {
+					continue
+				}
+				dot := 0.0
+				for i := range va.by {
+					dot += va.by[i] * vb.by[i]
+				}
+				if dot/(va.length()*vb.length()) < -0.5 {
+					opposite++
+					la, lb = max(la, va.length()), max(lb, vb.length())
+				}
 			}
 		}
-		if dot/(la*lb) > -0.5 {
+		if opposite < leastSamples {
 			continue
 		}
 		p := &pair{entity: name, pixels: min(la, lb)}

@@ -183,8 +183,12 @@ func (j *judge) boot() (*facts, error) {
 	if err != nil {
 		return nil, err
 	}
-	var blank bool
-	if err := t.eval("return watch.blank()", &blank); err != nil {
+	shot, err := t.shoot(1)
+	if err != nil {
+		return nil, err
+	}
+	blank, err := oneColour(shot)
+	if err != nil {
 		return nil, err
 	}
 	for _, name := range j.site.Missing() {

@@ -26,7 +26,7 @@ var corpus = []struct {
 	{"good/paddle", "pointer", dreamcore.Pass, "", ""},
 	{"good/dom-walker", "move-2d", dreamcore.Pass, dreamcore.ControlsOK, ""},
 	{"good/tictactoe", "board", dreamcore.Pass, dreamcore.DOMResponds, ""},
-	{"good/memory", "board", dreamcore.Pass, dreamcore.DOMResponds, ""},
+	{"good/memory", "board", dreamcore.Pass, "", ""},
 	{"good/snake-grid", "move-2d", dreamcore.Pass, dreamcore.ControlsOK, ""},
 	{"good/slingshot", "pointer", dreamcore.Pass, "", ""},
 	{"good/camera-follow", "move-x", dreamcore.Pass, dreamcore.ControlsOK, ""},

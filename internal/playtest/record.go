@@ -99,6 +99,7 @@ func animate(frames [][]byte, step int) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
+// pictures0 is the size that all frames must have: the first one's.
 func pictures0(pictures []*image.RGBA, first *image.RGBA) image.Rectangle {
 	if pictures[0] == nil {
 		return first.Bounds()
@@ -204,3 +205,21 @@ func reduce(pictures []*image.RGBA) ([]color.RGBA, []byte) {
 }
 
 func channels(b int) [3]int { return [3]int{b >> 10, b >> 5 & 31, b & 31} }
+
+// oneColour reports whether a screenshot shows nothing at all.
+func oneColour(shot []byte) (bool, error) {
+	img, err := png.Decode(bytes.NewReader(shot))
+	if err != nil {
+		return false, fmt.Errorf("decode screenshot: %w", err)
+	}
+	b := img.Bounds()
+	first := img.At(b.Min.X, b.Min.Y)
+	for y := b.Min.Y; y < b.Max.Y; y++ {
+		for x := b.Min.X; x < b.Max.X; x++ {
+			if img.At(x, y) != first {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
+}

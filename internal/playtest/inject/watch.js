@@ -402,11 +402,5 @@
       if (clickable.size) found.click = (found.click || 0) + 1;
       return found;
     },
-    blank: () => {
-      const p = picture();
-      const text = (document.body && document.body.innerText || '').trim();
-      return !text && p.colours >= 0 && p.colours <= 1 && !document.querySelector('img,svg,button,input,video') &&
-        ![...document.querySelectorAll('body *')].some((e) => e.tagName !== 'CANVAS' && visible(e) && getComputedStyle(e).backgroundImage !== 'none');
-    },
   };
 })();
