@@ -46,6 +46,7 @@ type box struct {
 	traffic string // lets a client at the box's own ports; "" when they are open
 	machine *gvisor.Box
 	daemon  *http2.ClientConn
+	broken  chan struct{}   // closed when the control connection has broken
 	ctx     context.Context // ends with the box
 	cancel  context.CancelFunc
 
@@ -55,6 +56,7 @@ type box struct {
 
 	once  sync.Once
 	ended error
+	over  chan struct{} // closed when nothing of it is left and it is known why
 }
 
 // boot makes a box and returns once a command can run in it.
@@ -71,7 +73,7 @@ func (e *Engine) boot(ctx context.Context, o order) (*box, error) {
 	ctx, cancel := context.WithTimeout(ctx, bootPatience)
 	defer cancel()
 	begun := time.Now()
-	b := &box{id: dreamcore.NewSandboxID(), order: o, started: begun, token: dreamcore.NewToken(40)}
+	b := &box{id: dreamcore.NewSandboxID(), order: o, started: begun, token: dreamcore.NewToken(40), over: make(chan struct{}), broken: make(chan struct{})}
 	if o.private {
 		b.traffic = dreamcore.NewToken(40)
 	}
@@ -81,14 +83,13 @@ func (e *Engine) boot(ctx context.Context, o order) (*box, error) {
 	}
 	b.machine = machine
 	b.ctx, b.cancel = context.WithCancel(context.Background())
-	broken := make(chan struct{})
 	b.daemon, err = (&http2.Transport{
 		AllowHTTP:                  true,
 		DisableCompression:         true, // bytes go through as they are
 		StrictMaxConcurrentStreams: true,
 		MaxHeaderListSize:          64 << 10,
 		MaxReadFrameSize:           1 << 20,
-	}).NewClientConn(&watched{Conn: machine.Control, broken: sync.OnceFunc(func() { close(broken) })})
+	}).NewClientConn(&watched{Conn: machine.Control, broken: sync.OnceFunc(func() { close(b.broken) })})
 	if err == nil {
 		err = b.tell(ctx, envd.Init{Env: o.env, Egress: o.egress, MemoryBytes: e.cfg.Limits.MemoryBytes})
 	}
@@ -117,7 +118,7 @@ func (e *Engine) boot(ctx context.Context, o order) (*box, error) {
 	go func() {
 		defer e.busy.Done()
 		select {
-		case <-broken:
+		case <-b.broken:
 			e.finish(b, reasonDied)
 		case <-b.ctx.Done():
 		}
@@ -218,7 +219,7 @@ func (e *Engine) end(b *box, why reason) error {
 		begun := time.Now()
 		e.mu.Lock()
 		delete(e.boxes, b.id)
-		e.deaths.add(b.id, why)
+		e.dying[b.id] = b
 		e.mu.Unlock()
 		b.mu.Lock()
 		if b.timer != nil {
@@ -229,12 +230,18 @@ func (e *Engine) end(b *box, why reason) error {
 		ctx, cancel := context.WithTimeout(context.Background(), killPatience)
 		defer cancel()
 		b.ended = b.machine.Kill(ctx)
-		if why == reasonDied && b.machine.OutOfMemory() {
-			why = reasonMemory
-			e.mu.Lock()
-			e.deaths.add(b.id, why)
-			e.mu.Unlock()
+		if why == reasonDied {
+			outOfMemory, last := b.machine.Death()
+			if outOfMemory {
+				why = reasonMemory
+			}
+			e.log.Warn("a sandbox died", "sandbox_id", b.id, "reason", string(why), "said", last)
 		}
+		e.mu.Lock()
+		e.deaths.add(b.id, why)
+		delete(e.dying, b.id)
+		e.mu.Unlock()
+		close(b.over)
 		e.log.Info("ended a sandbox", "sandbox_id", b.id, "reason", string(why), "lived_ms", begun.Sub(b.started).Milliseconds(), "dur_ms", time.Since(begun).Milliseconds())
 	})
 	return b.ended

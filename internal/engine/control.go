@@ -145,6 +145,10 @@ func (e *Engine) serveCreate(w http.ResponseWriter, r *http.Request, life time.D
 		return
 	}
 	b, err := e.boot(r.Context(), o)
+	if err != nil && r.Context().Err() != nil {
+		e.log.Info("the client gave up a boot", "image", o.image.Digest, "reason", err.Error())
+		return
+	}
 	if err != nil {
 		e.log.Error("cannot boot a sandbox", "image", o.image.Digest, "reason", err.Error())
 		status := http.StatusInternalServerError

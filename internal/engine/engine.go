@@ -58,6 +58,7 @@ type Engine struct {
 
 	mu     sync.Mutex
 	boxes  map[dreamcore.SandboxID]*box
+	dying  map[dreamcore.SandboxID]*box // no longer found, not yet gone
 	deaths deaths
 	open   bool
 	busy   sync.WaitGroup // boots, endings and watchers that run
@@ -75,6 +76,7 @@ func New(cfg Config) *Engine {
 		cfg:   cfg,
 		log:   cfg.Log,
 		boxes: map[dreamcore.SandboxID]*box{},
+		dying: map[dreamcore.SandboxID]*box{},
 		run: gvisor.New(gvisor.Config{
 			Dir: cfg.Dir, Runsc: cfg.Runsc, Sandboxd: cfg.Sandboxd,
 			Limits: cfg.Limits, AllowNoLimits: cfg.AllowNoLimits, Log: cfg.Log,

@@ -11,6 +11,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(childDir); dir != "" {
+		child(dir)
+	}
 	code := m.Run()
 	enginetest.CleanUp()
 	os.Exit(code)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -91,7 +92,7 @@ func signed(r *http.Request, sig, token string) bool {
 func (e *Engine) route(w http.ResponseWriter, r *http.Request, to address) {
 	b, ok := e.find(to.id)
 	if !ok {
-		e.refuseDead(w, to.id)
+		e.refuseDead(w, r, to.id)
 		return
 	}
 	proxy := &httputil.ReverseProxy{
@@ -99,8 +100,8 @@ func (e *Engine) route(w http.ResponseWriter, r *http.Request, to address) {
 		// It reports streams that broke; here that is how a killed box looks.
 		ErrorLog: slog.NewLogLogger(e.log.Handler(), slog.LevelDebug),
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			if b.ctx.Err() != nil {
-				e.refuseDead(w, b.id)
+			if b.dead() {
+				e.refuseDead(w, r, b.id)
 				return
 			}
 			if errors.Is(err, errPortClosed) {
@@ -120,6 +121,9 @@ func (e *Engine) route(w http.ResponseWriter, r *http.Request, to address) {
 		}
 		if !protocolPath(r.URL.Path) {
 			refuse(w, http.StatusNotFound, "the protocol has no such path")
+			return
+		}
+		if !readCall(w, r) {
 			return
 		}
 		proxy.Transport = b.daemon
@@ -143,9 +147,6 @@ func (e *Engine) route(w http.ResponseWriter, r *http.Request, to address) {
 			p.Out.Header.Del(h)
 		}
 	}
-	// Streams answer before the request has been read; without this the
-	// standard server closes the request under them.
-	_ = http.NewResponseController(w).EnableFullDuplex() // HTTP/2 is so by nature and says not supported
 	proxy.ServeHTTP(w, r)
 }
 
@@ -162,13 +163,45 @@ func protocolPath(p string) bool {
 	return strings.HasPrefix(p, "/process.Process/") || strings.HasPrefix(p, "/filesystem.Filesystem/")
 }
 
+// readCall reads a call's one message before it is forwarded. A streaming call
+// answers at once, and over HTTP/1 the standard server closes a request whose
+// answer has begun: forwarding it piece by piece breaks a few calls in a
+// hundred, and the full-duplex mode that is meant for this panics when an
+// answer ends before its request (invalid concurrent Body.Read call).
+func readCall(w http.ResponseWriter, r *http.Request) bool {
+	if r.URL.Path == "/files" || strings.HasSuffix(r.URL.Path, "/StreamInput") {
+		return true // the answer comes after the request
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCallBytes))
+	if err != nil {
+		refuse(w, http.StatusRequestEntityTooLarge, "the request is too large or broke off")
+		return false
+	}
+	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(data)), int64(len(data)), nil
+	return true
+}
+
+// maxCallBytes bounds one call; the daemon takes no longer messages.
+const maxCallBytes = 17 << 20
+
 func public(p string) bool { return p == "/health" }
 
 func same(got, want string) bool { return subtle.ConstantTimeCompare([]byte(got), []byte(want)) == 1 }
 
 // refuseDead answers for a box that is not alive, with how it ended where that
 // is known.
-func (e *Engine) refuseDead(w http.ResponseWriter, id dreamcore.SandboxID) {
+func (e *Engine) refuseDead(w http.ResponseWriter, r *http.Request, id dreamcore.SandboxID) {
+	e.mu.Lock()
+	b := e.dying[id]
+	e.mu.Unlock()
+	if b != nil {
+		// Why is known in a moment.
+		select {
+		case <-b.over:
+		case <-r.Context().Done():
+			return
+		}
+	}
 	e.mu.Lock()
 	why := e.deaths.why[id]
 	e.mu.Unlock()
@@ -177,6 +210,20 @@ func (e *Engine) refuseDead(w http.ResponseWriter, id dreamcore.SandboxID) {
 		body["reason"] = why
 	}
 	answer(w, http.StatusBadGateway, body)
+}
+
+// dead reports whether the box ends or has ended. A connection that has broken
+// is noticed here before whoever ends the box has taken it off the list.
+func (b *box) dead() bool {
+	select {
+	case <-b.ctx.Done():
+		return true
+	case <-b.broken:
+		<-b.ctx.Done()
+		return true
+	default:
+		return false
+	}
 }
 
 var errPortClosed = errors.New("the port is closed")

@@ -25,6 +25,9 @@ import (
 // APIKey is the key of every test engine.
 const APIKey = "e2b_00000000000000000000000000000000"
 
+// Config is an engine's configuration, which tests begin with Programs.
+type Config = engine.Config
+
 // Engine is an engine that runs, with a client of it.
 type Engine struct {
 	*engine.Engine

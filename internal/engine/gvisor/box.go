@@ -38,6 +38,7 @@ type Box struct {
 	killed error
 	gone   chan struct{} // closed when nothing of it is left
 	oom    bool
+	last   string // the end of its log
 }
 
 // Boot starts a box whose root is the folder root and returns once its PID 1
@@ -189,10 +190,11 @@ func (b *Box) logTail() string {
 	return strings.TrimSpace(string(data))
 }
 
-// OutOfMemory reports, after Kill, whether the memory wall ended the box.
-func (b *Box) OutOfMemory() bool {
+// Death reports, after Kill, whether the memory wall ended the box, and the last
+// that gVisor and PID 1 printed: untrusted, for logs.
+func (b *Box) Death() (outOfMemory bool, last string) {
 	<-b.gone
-	return b.oom
+	return b.oom, b.last
 }
 
 // MemoryBytes is what the box takes of the host now, gVisor included; 0 when
@@ -238,6 +240,7 @@ func (b *Box) destroy(ctx context.Context) error {
 	if b.r.cgroups != nil {
 		b.oom = b.r.cgroups.outOfMemory(b.ID)
 	}
+	b.last = b.logTail()
 	return b.r.remove(ctx, b.ID)
 }
 

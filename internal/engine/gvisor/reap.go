@@ -32,8 +32,8 @@ func (r *Runtime) remove(ctx context.Context, id string) error {
 	if err := os.RemoveAll(r.boxDir(id)); err != nil {
 		return fmt.Errorf("remove the folder of %s: %w", id, err)
 	}
-	// runsc's own record, when it could not delete it.
-	left, err := filepath.Glob(filepath.Join(r.stateDir(), id+"*"))
+	// runsc's own records and socket, when it could not delete them.
+	left, err := filepath.Glob(filepath.Join(r.stateDir(), "*"+id+"*"))
 	if err != nil {
 		return err
 	}
@@ -137,8 +137,16 @@ func (r *Runtime) reap(ctx context.Context) ([]string, error) {
 	// What is left of runsc's state belongs to no box: an empty network
 	// namespace that it keeps mounted, and locks.
 	netns := filepath.Join(r.stateDir(), "null-netns")
-	if err := syscall.Unmount(netns, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
-		errs = append(errs, fmt.Errorf("unmount %s: %w", netns, err))
+	for {
+		// Boots at once may have mounted it one over the other.
+		err := syscall.Unmount(netns, syscall.MNT_DETACH)
+		if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOENT) {
+			break // not mounted any more
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("unmount %s: %w", netns, err))
+			break
+		}
 	}
 	if err := os.RemoveAll(r.stateDir()); err != nil {
 		errs = append(errs, fmt.Errorf("clear runsc's state: %w", err))
