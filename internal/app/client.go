@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"dreamcore"
+	"dreamcore/internal/web"
 )
 
 // client speaks the app's JSON interface, with this process's service and with
@@ -86,18 +87,8 @@ func (c *client) call(ctx context.Context, method, path string, in, out any) err
 	return json.Unmarshal(data, out)
 }
 
-// made is what the app answers to a wish.
-type made struct {
-	Game struct {
-		ID dreamcore.GameID `json:"id"`
-	} `json:"game"`
-	Job struct {
-		ID dreamcore.JobID `json:"id"`
-	} `json:"job"`
-}
-
-func (c *client) make(ctx context.Context, wish string) (m made, err error) {
-	err = c.call(ctx, http.MethodPost, "/api/games", map[string]string{"wish": wish, "lang": string(c.lang)}, &m)
+func (c *client) make(ctx context.Context, wish string) (m web.WorkJSON, err error) {
+	err = c.call(ctx, http.MethodPost, "/api/games", web.WishJSON{Wish: wish, Lang: string(c.lang)}, &m)
 	return m, err
 }
 

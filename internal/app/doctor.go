@@ -45,7 +45,7 @@ func runDoctor(ctx context.Context, t Terminal, args []string) error {
 			if err != nil {
 				return "", err
 			}
-			return fmt.Sprintf("%.19s  %s %s", img.Digest, img.Manifest.Agent, img.Manifest.AgentVersion), nil
+			return fmt.Sprintf("%.19s  %s %s", img.Digest, img.Manifest.AgentName, img.Manifest.AgentVersion), nil
 		},
 		Boot: func(ctx context.Context) error { return bootOnce(ctx, New(cfg, log)) },
 	})

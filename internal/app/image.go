@@ -116,7 +116,7 @@ func runImage(ctx context.Context, t Terminal, args []string) error {
 }
 
 func describe(t Terminal, img image.Image) {
-	t.say("cli.image_line", "digest", img.Digest, "agent", img.Manifest.Agent+" "+img.Manifest.AgentVersion,
+	t.say("cli.image_line", "digest", img.Digest, "agent", img.Manifest.AgentName+" "+img.Manifest.AgentVersion,
 		"size", fmt.Sprintf("%d MB", img.Manifest.SizeBytes>>20), "created", img.Manifest.Created.Local().Format(time.DateTime))
 }
 

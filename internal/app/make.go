@@ -13,6 +13,7 @@ import (
 	"dreamcore"
 	"dreamcore/internal/studio"
 	"dreamcore/internal/text"
+	"dreamcore/internal/web"
 )
 
 // runMake makes one game: through a service that runs already, or by serving
@@ -87,48 +88,36 @@ func (c *client) makeAndTell(ctx context.Context, t Terminal, wish string, once 
 		return err
 	}
 	p.clear()
-	var job struct {
-		Job struct {
-			State dreamcore.JobState `json:"state"`
-			Error string             `json:"error"`
-		} `json:"job"`
-	}
+	var job web.JobJSON
 	if err := c.call(ctx, http.MethodGet, "/api/jobs/"+string(m.Job.ID), nil, &job); err != nil {
 		return err
 	}
-	if job.Job.State != dreamcore.Published {
-		t.say("cli.make_failed", "reason", printable(job.Job.Error, 500))
+	if job.State != dreamcore.Published {
+		t.say("cli.make_failed", "reason", printable(job.Error, 500))
 		return errSaid
 	}
 	return c.tellGame(ctx, t, m.Game.ID, once, time.Since(p.began))
 }
 
-// gameAnswer is the part of GET /api/games/ID that is told.
-type gameAnswer struct {
-	Game struct {
-		Title   string `json:"title"`
-		PlayURL string `json:"playURL"`
-		GameURL string `json:"gameURL"`
-	} `json:"game"`
-	Version struct {
-		Evidence dreamcore.Evidence `json:"evidence"`
-	} `json:"version"`
-}
-
 func (c *client) tellGame(ctx context.Context, t Terminal, id dreamcore.GameID, once bool, took time.Duration) error {
-	var g gameAnswer
+	var g web.GameJSON
 	if err := c.call(ctx, http.MethodGet, "/api/games/"+string(id), nil, &g); err != nil {
 		return err
 	}
-	ev := g.Version.Evidence
-	t.say("cli.made", "title", printable(g.Game.Title, 80), "seconds", fmt.Sprint(int(took.Seconds())))
+	var ev dreamcore.Evidence
+	for _, v := range g.Versions {
+		if v.ID == g.Current {
+			ev = v.Evidence
+		}
+	}
+	t.say("cli.made", "title", printable(g.Title, 80), "seconds", fmt.Sprint(int(took.Seconds())))
 	t.say("cli.evidence", "template", string(ev.Template), "motion", string(ev.Play.Motion), "repairs", fmt.Sprint(ev.Repairs))
-	fmt.Fprintf(t.Out, "\nPlay: %s\n", g.Game.PlayURL)
-	t.say("cli.game_itself", "url", g.Game.GameURL)
+	fmt.Fprintf(t.Out, "\nPlay: %s\n", g.PlayURL)
+	t.say("cli.game_itself", "url", g.GameURL)
 	if !once {
 		return nil
 	}
-	for _, url := range []string{g.Game.PlayURL, g.Game.GameURL} {
+	for _, url := range []string{g.PlayURL, g.GameURL} {
 		n, err := c.fetch(ctx, url)
 		if err != nil {
 			return err

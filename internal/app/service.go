@@ -202,7 +202,7 @@ func (s *Service) openImages() error {
 	if err != nil {
 		return err
 	}
-	s.log.Info("sandbox image", "digest", img.Digest, "agent", img.Manifest.Agent, "agent_version", img.Manifest.AgentVersion)
+	s.log.Info("sandbox image", "digest", img.Digest, "agent", img.Manifest.AgentName, "agent_version", img.Manifest.AgentVersion)
 	return nil
 }
 
