@@ -98,7 +98,7 @@ Kit.backdrop = function (options) {
       for (i = 0; i < many; i++) {
         var size = Math.min(w, h) * (0.09 + near * 0.09) * (0.8 + random() * 0.5);
         x = size + ((i + 0.2 + random() * 0.6) * (span - 2 * size)) / many;
-        c.drawImage(draw.tinted(o.scenery[Math.floor(random() * o.scenery.length)], size, face, 0.62 - near * 0.42), x - size / 2, y(x) - size * 0.86, size, size);
+        c.drawImage(draw.tinted(o.scenery[Math.floor(random() * o.scenery.length)], size, face, 0.62 - near * 0.42 + (o.night ? 0.28 : 0)), x - size / 2, y(x) - size * 0.86, size, size);
       }
       c.beginPath();
       c.moveTo(0, height);

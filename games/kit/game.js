@@ -24,6 +24,7 @@ Kit.game = function (play) {
     random: null, fx: null, input: Kit.input, view: Kit.view,
   };
   var screens = null, paused = false, last = 0, owed = 0, endTimer = 0, seed = "";
+  var cheer = null; // confetti, in front of everything
 
   // words gives a text of game.json with {hero}, {foe}, {prize} filled in.
   g.words = function (key) {
@@ -66,7 +67,7 @@ Kit.game = function (play) {
     Kit.sound.play(won ? "win" : "lose");
     if (won) {
       for (var i = 0; i < 5; i++) {
-        g.fx.burst(g.view.w * (0.1 + 0.2 * i), g.view.h * 0.3, 26, { colors: ["#ff5d8f", "#ffd23f", "#3bceac", "#4d9de0", "#ffffff"], speed: 420, life: 1.6, size: 7 });
+        cheer.burst(g.view.w * (0.1 + 0.2 * i), g.view.h * 0.3, 26, { colors: ["#ff5d8f", "#ffd23f", "#3bceac", "#4d9de0", "#ffffff"], speed: 420, life: 1.6, size: 7 });
       }
     }
     DreamCoreSDK2.end({ score: g.score, won: won });
@@ -79,6 +80,7 @@ Kit.game = function (play) {
     g.time = g.numbers.time || 60;
     g.random = DreamCoreSDK2.random(seed);
     g.fx = Kit.effects();
+    cheer = Kit.effects();
     Kit.input.clear();
     play.begin(g);
   }
@@ -139,7 +141,8 @@ Kit.game = function (play) {
       Kit.input.active = false;
       screens.show("over");
     }
-    if (g.fx) g.fx.step(STEP);
+    g.fx.step(STEP);
+    cheer.step(STEP);
     Kit.input.endStep();
   }
   function frame(now) {
@@ -153,7 +156,9 @@ Kit.game = function (play) {
     }
     var ctx = Kit.view.begin();
     play.draw(g, ctx);
+    Kit.view.begin();
     g.fx.cover(ctx);
+    cheer.draw(ctx);
   }
 
   function picture(source) {

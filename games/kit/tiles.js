@@ -27,6 +27,12 @@ Kit.tiles = (function () {
         }
         return found;
       },
+      // one is the first tile of a kind that a level must have.
+      one: function (kind) {
+        var found = map.find(kind)[0];
+        if (!found) throw new Error("the level has no tile of the kind " + kind);
+        return found;
+      },
       at: function (x, y) { return map.kind(Math.floor(x / size), Math.floor(y / size)); },
     };
     return map;

@@ -31,8 +31,8 @@
   function enter(g) {
     map = Kit.tiles.read(g.levels[g.level]);
     walls = Walls(g, map);
-    spawn = map.find("spawn")[0];
-    goal = map.find("goal")[0];
+    spawn = map.one("spawn");
+    goal = map.one("goal");
     hero = walker(spawn, map.physics.stepsPerSecond);
     foes = map.find("foe").slice(0, g.numbers.foes).map(function (at, i) {
       var f = walker(at, g.numbers.foeSpeed);

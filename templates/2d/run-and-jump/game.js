@@ -28,11 +28,11 @@
   function enter(g) {
     map = Kit.tiles.read(g.levels[g.level]);
     ground = paintGround(g);
-    var spawn = map.find("spawn")[0], ph = map.physics;
+    var spawn = map.one("spawn"), ph = map.physics;
     hero = { x: spawn.x, y: spawn.y, w: ph.width || 34, h: ph.height || 42, vx: 0, vy: 0, face: 1, air: 0, wish: 9, stretch: 0, run: 0, safe: spawn };
     foes = map.find("foe").map(function (f, i) { return { x: f.x, y: f.y, w: 36, h: 40, vx: -g.numbers.foeSpeed, vy: 0, which: i % art.foes.length, phase: i }; });
     prizes = map.find("prize").map(function (q, i) { return { x: q.x, y: q.y, which: i % art.prizes.length, phase: i * 0.6 }; });
-    goal = map.find("goal")[0];
+    goal = map.one("goal");
     plant(g);
     camera = Kit.camera();
     // below the level there is room for the thumbs on a phone
