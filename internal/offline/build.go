@@ -28,7 +28,9 @@ func (j *job) build() (string, error) {
 		return "", err
 	}
 	if g == nil {
-		return j.own()
+		if g, err = j.own(); err != nil {
+			return "", err
+		}
 	}
 	w := j.model.reader.Read(j.wish, j.lang)
 	plan, err := j.model.cook.Make(g.manifest, g.files, w)

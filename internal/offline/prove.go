@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"path"
 	"slices"
 	"strings"
 
@@ -171,10 +172,12 @@ func (m *mender) refill() (bool, error) {
 	return len(m.plan.Files) > 0, nil
 }
 
-// restore puts one file back as it was delivered, and its names anew.
+// restore puts one file back as it was delivered, and its names anew; a file
+// that was not delivered goes.
 func (m *mender) restore(file string) error {
+	was, is := wire.Quote(skeleton+"/"+file), wire.Quote(project+"/"+file)
 	_, _, err := m.shell(m.say("mend.restore", "file", file),
-		"cp -a "+skeleton+"/"+wire.Quote(file)+" "+wire.Quote(project+"/"+file))
+		"if test -e "+was+"; then mkdir -p "+wire.Quote(path.Dir(project+"/"+file))+" && cp -a "+was+" "+is+"; else rm -f "+is+"; fi")
 	if err != nil {
 		return err
 	}
@@ -183,6 +186,10 @@ func (m *mender) restore(file string) error {
 	}
 	return nil
 }
+
+// delivered stands in the output of retreat before a picture that is missing
+// or still the template's.
+const delivered = "not ours: "
 
 // retreat puts all code and levels back as they were delivered, then writes
 // data over it. Pictures stay where there are any: they cannot break a game.
@@ -194,7 +201,26 @@ func (m *mender) retreat(data map[string][]byte) error {
 		"cd " + project,
 		"find . -type f | while read -r f; do test -e " + skeleton + `/"$f" || case "$f" in ./` + specFile + `) ;; *.js|*.html|*.css) rm -f "$f" ;; esac; done`,
 	}, " && ")
-	if _, _, err := m.shell(m.say("mend.retreat"), command); err != nil {
+	// A picture that is the delivered one is none of the plan's.
+	for _, o := range m.plan.Orders {
+		f := wire.Quote(o.File)
+		command += "\ncmp -s " + skeleton + "/" + f + " " + f + " && echo " + wire.Quote(delivered+o.File)
+		command += "\ntest -s " + f + " || echo " + wire.Quote(delivered+o.File)
+	}
+	output, _, err := m.shell(m.say("mend.retreat"), command)
+	if err != nil {
+		return err
+	}
+	var again []recipe.Order
+	for _, o := range m.plan.Orders {
+		if strings.Contains(output, delivered+o.File+"\n") {
+			again = append(again, o)
+		}
+	}
+	if err := m.order(m.say("mend.redraw"), again); err != nil {
+		return err
+	}
+	if err := m.wait(len(again)); err != nil {
 		return err
 	}
 	for _, file := range m.game.manifest.Files() {

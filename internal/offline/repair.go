@@ -20,7 +20,8 @@ func (j *job) repair() (string, error) {
 		return "", err
 	}
 	if plan == nil {
-		return j.own()
+		// No skeleton and so no plan: the turn before never came to a game.
+		return j.build()
 	}
 	m := &mender{job: j, game: g, plan: plan, tried: map[string]bool{}}
 	if j.talk.repairs() > 1 {

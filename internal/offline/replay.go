@@ -1,9 +1,12 @@
 package offline
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -79,6 +82,11 @@ func (j *job) run() (string, error) {
 	}
 	return j.repair()
 }
+
+// keys are the keys of m, sorted: what is said must follow from the request.
+func keys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+func count[T any](list []T) string { return strconv.Itoa(len(list)) }
 
 // say is a text of the catalogue in the language of the turn.
 func (j *job) say(key string, args ...string) string {

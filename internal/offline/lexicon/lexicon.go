@@ -54,6 +54,7 @@ type Place struct {
 	Palette map[string]string   `json:"palette"` // role to "#rrggbb"
 	Near    []string            `json:"near"`    // places and activities that go with it
 	Implied []string            `json:"implied"` // activities whose title says the place already
+	Mood    bool                `json:"mood"`    // rather a time or a weather than a place
 	Hero    []string            `json:"hero"`    // who lives there
 	Foes    []string            `json:"foes"`
 	Prizes  []string            `json:"prizes"`

@@ -5,6 +5,7 @@ package recipe
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -122,6 +123,10 @@ func (c *Cook) fill(p *Plan, m Manifest, w wish.Wish, now map[string]wish.Thing)
 		f.used[t.Key()] = true
 	}
 	p.Hero = f.hero(w.Heroes, append(slices.Clone(heroes), w.Turned("hero", d.Heroes)...))
+	if p.Hero.Colour == "" && sameThing(p.Hero.Thing, now[m.Change.Hero.Name]) {
+		// The template's own hero was asked for: it comes in another colour.
+		p.Hero.Colour = w.Turned("hero colour", keysOf(c.Lexicon.Colours))[0]
+	}
 	p.Foes = f.slots(m.Change.Foes, w.Foes, append(foes, place.Foes...), w.Turned("foe", d.Foes))
 	p.Prizes = f.slots(m.Change.Prizes, w.Prizes, append(prizes, place.Prizes...), w.Turned("prize", d.Prizes))
 	friends := w.Scenery
@@ -130,6 +135,8 @@ func (c *Cook) fill(p *Plan, m Manifest, w wish.Wish, now map[string]wish.Thing)
 	}
 	p.Scenery = f.slots(m.Change.Scenery, friends, place.Scenery, w.Turned("scenery", d.Scenery))
 }
+
+func keysOf[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // filler fills slots and uses nothing twice.
 type filler struct {
