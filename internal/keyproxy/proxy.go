@@ -79,7 +79,7 @@ func New(cfg Config) (p *Proxy, err error) {
 		p.upstreams[f] = up
 		p.clients[f] = p.transport(up)
 	}
-	for _, o := range slices.Concat(anthropic.Operations(), openai.Operations()) {
+	for _, o := range operations() {
 		if p.ops[o.Path] == nil {
 			p.ops[o.Path] = map[string]*provider.Operation{}
 		}
@@ -107,6 +107,11 @@ func New(cfg Config) (p *Proxy, err error) {
 	}
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	return p, nil
+}
+
+// operations lists every route of the proxy but HEAD /.
+func operations() []*provider.Operation {
+	return slices.Concat(anthropic.Operations(), openai.Operations())
 }
 
 // Close ends every job, waits for calls in flight (as long as ctx lets it) and

@@ -260,8 +260,8 @@ func (c *call) credential() (string, *stop) {
 	}
 	var tokens []string
 	for _, v := range c.r.Header.Values("Authorization") {
-		t, ok := strings.CutPrefix(v, "Bearer ")
-		if !ok {
+		scheme, t, _ := strings.Cut(v, " ")
+		if !strings.EqualFold(scheme, "Bearer") && v != "" {
 			return "", nof(ForeignKey, "the header Authorization is not a bearer token")
 		}
 		tokens = append(tokens, strings.TrimSpace(t))
