@@ -329,8 +329,12 @@ func (b *builder) fetch(ctx context.Context, locked *Lock) error {
 		return err
 	}
 	var old []Package
-	if locked != nil && !b.o.Update && locked.Definition == b.lock.Definition {
-		old = locked.NPM
+	if locked != nil && !b.o.Update {
+		for _, p := range locked.NPM {
+			if i := slices.IndexFunc(b.def.NPM, func(n NPMPackage) bool { return n.Name == p.Name }); i >= 0 && b.def.NPM[i].allows(p.Version) {
+				old = append(old, p)
+			}
+		}
 	}
 	chosen := make([]Package, 0, len(b.def.NPM))
 	for i, n := range b.def.NPM {

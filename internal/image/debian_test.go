@@ -31,7 +31,7 @@ func TestParseTargetsTakesDebianOnly(t *testing.T) {
 func TestSignedByOfBothForms(t *testing.T) {
 	for data, want := range map[string]string{
 		"Types: deb\nSigned-By: /a/one.gpg\n\nTypes: deb\nSigned-By: /a/two.gpg\n": "[signed-by=/a/one.gpg,/a/two.gpg] ",
-		"deb [arch=amd64 signed-by=/a/one.gpg] http://mirror.test/ x main\n":        "[signed-by=/a/one.gpg] ",
+		"deb [arch=amd64 signed-by=/a/one.gpg] http://mirror.test/ x main\n":       "[signed-by=/a/one.gpg] ",
 	} {
 		name := filepath.Join(t.TempDir(), "sources")
 		if err := os.WriteFile(name, []byte(data), 0o644); err != nil {

@@ -164,3 +164,9 @@ func (n NPMPackage) keeps(p string) bool {
 	}
 	return false
 }
+
+// allows reports whether a locked version is surely in the range. Ranges other
+// than "1.2.3", "1.2" and "1" are npm's to judge: then it chooses anew.
+func (n NPMPackage) allows(version string) bool {
+	return version == n.Range || strings.HasPrefix(version, n.Range+".")
+}

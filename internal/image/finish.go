@@ -38,7 +38,7 @@ const (
 // its user, without set-id bits, and the same on every machine.
 func finish(root *os.Root, def Definition, c Contents) error {
 	for _, p := range leftover {
-		if err := clear(root, p); err != nil {
+		if err := empty(root, p); err != nil {
 			return fmt.Errorf("trim %s: %w", p, err)
 		}
 	}
@@ -67,8 +67,8 @@ func finish(root *os.Root, def Definition, c Contents) error {
 	return normalise(root)
 }
 
-// clear removes p, or what is in it when it ends in a slash.
-func clear(root *os.Root, p string) error {
+// empty removes p, or what is in it when it ends in a slash.
+func empty(root *os.Root, p string) error {
 	dir, keep := strings.CutSuffix(p, "/")
 	if !keep {
 		return root.RemoveAll(p)
