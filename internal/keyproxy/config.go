@@ -61,6 +61,7 @@ type Timeouts struct {
 	Headers    time.Duration // upstream: until a stream begins, 2 min
 	Whole      time.Duration // upstream: until an answer that does not stream begins, 10 min
 	Silence    time.Duration // upstream: between two pieces of an answer, 2 min
+	Retry      time.Duration // before an overloaded upstream is asked again, 500 ms
 }
 
 func (t *Timeouts) defaults() {
@@ -75,6 +76,7 @@ func (t *Timeouts) defaults() {
 		{&t.Headers, 2 * time.Minute},
 		{&t.Whole, 10 * time.Minute},
 		{&t.Silence, 2 * time.Minute},
+		{&t.Retry, 500 * time.Millisecond},
 	} {
 		if *d.to == 0 {
 			*d.to = d.def

@@ -7,8 +7,10 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/http/httptrace"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"dreamcore"
@@ -59,10 +61,11 @@ func (c *call) forward() (s *stop) {
 		if c.op.Meter != nil {
 			ch.meter = c.op.Meter()
 		}
-		resp, s := c.request(ctx, body, stream)
+		resp, s := c.request(ctx, body, stream, ch)
 		if s != nil {
 			return s
 		}
+		ch.known = false // an upstream that refuses charges nothing
 		if resp.StatusCode != http.StatusOK {
 			s, again := c.failed(resp, try)
 			if !again {
@@ -81,7 +84,7 @@ func (c *call) forward() (s *stop) {
 		}
 		// Overloaded, and the client has seen nothing of it.
 		select {
-		case <-time.After(time.Duration(try+1) * 500 * time.Millisecond):
+		case <-time.After(time.Duration(try+1) * c.p.timeouts.Retry):
 		case <-ctx.Done():
 			return c.ended(ctx, ctx.Err())
 		}
@@ -113,7 +116,7 @@ func (c *call) watch(stream bool) (ctx context.Context, watch func(time.Duration
 func (c *call) ended(ctx context.Context, err error) *stop {
 	cause := context.Cause(ctx)
 	switch {
-	case errors.Is(cause, errClosed):
+	case errors.Is(cause, errClosed), c.job.ctx.Err() != nil:
 		return no(Killed)
 	case errors.Is(cause, errSilence):
 		return no(UpstreamSilent)
@@ -127,12 +130,15 @@ func (c *call) ended(ctx context.Context, err error) *stop {
 
 // request makes a fresh request; nothing of the client's is in it but the body
 // that was checked and written anew.
-func (c *call) request(ctx context.Context, body []byte, stream bool) (*http.Response, *stop) {
+func (c *call) request(ctx context.Context, body []byte, stream bool, ch *charge) (*http.Response, *stop) {
 	u := *c.up.base
 	u.Path += c.op.Upstream
 	if u.Scheme == "https" || c.up.Dial == nil {
 		u.Host = c.up.base.Host
 	}
+	// Once it has the request it may work on it, even if we never hear of it.
+	var sent atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, nof(Panicked, "the upstream's address")
@@ -150,8 +156,12 @@ func (c *call) request(ctx context.Context, body []byte, stream bool) (*http.Res
 	}
 	c.rec.Dialled = true
 	resp, err := c.p.clients[c.op.Feature].RoundTrip(req)
+	ch.known = sent.Load()
 	if err != nil {
 		s := c.ended(ctx, err)
+		if s.reason == UpstreamDown {
+			ch.known = false // it broke the connection without an answer
+		}
 		if s.reason == UpstreamDown || s.reason == GuardDenied {
 			// The cause may hold untrusted text and is for the log only.
 			c.p.log.Warn("upstream", "job_id", c.rec.Job, "reason", s.reason, "error", clip(c.up.redact.Text(err.Error()), 300))

@@ -38,17 +38,18 @@ func (c *call) image() *stop {
 	if s != nil {
 		return s
 	}
-	ch := &charge{}
+	ch := &charge{images: res.Amount.Images}
 	defer func() { c.settle(res, ch) }()
 	body := c.body.Append(nil)
 	ctx, watch, done := c.watch(false)
 	defer done()
 	var data []byte
 	for try := 0; ; try++ {
-		resp, s := c.request(ctx, body, false)
+		resp, s := c.request(ctx, body, false, ch)
 		if s != nil {
 			return s
 		}
+		ch.known = false // an upstream that refuses charges nothing
 		if resp.StatusCode == http.StatusOK {
 			ch.known, ch.images = true, res.Amount.Images
 			if data, s = c.answer(ctx, resp, watch, res.Amount.Bytes-int64(len(body))); s != nil {

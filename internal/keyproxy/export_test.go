@@ -1,0 +1,34 @@
+package keyproxy
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"dreamcore"
+	"dreamcore/internal/budget"
+	"dreamcore/internal/grant"
+)
+
+type budgetOf = dreamcore.Budget
+
+func openLedger(path string) (*budget.Ledger, int, error) { return budget.Open(path) }
+
+func (w *world) dial() net.Conn {
+	w.t.Helper()
+	conn, err := net.Dial("tcp", w.addr)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	_ = conn.SetDeadline(time.Now().Add(60 * time.Second))
+	return conn
+}
+
+func newVerifier(t *testing.T) *grant.Verifier {
+	t.Helper()
+	m, err := grant.NewMinter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Verifier()
+}
