@@ -33,10 +33,10 @@ const Port = 49983
 // Limits of one request and one process. They bound what a client or a process
 // can make the daemon hold in memory.
 const (
-	maxMessageBytes  = 16 << 20  // one RPC message in either direction
-	maxBacklogBytes  = 1 << 20   // output of one process that nobody has taken yet
-	maxEntries       = 200_000   // entries in one answer of ListDir
-	maxEnvdFileBytes = 256 << 20 // one file in one upload
+	maxMessageBytes = 16 << 20  // one RPC message in either direction
+	maxBacklogBytes = 1 << 20   // output of one process that nobody has taken yet
+	maxEntries      = 200_000   // entries in one answer of ListDir
+	maxFileBytes    = 256 << 20 // one file in one upload
 )
 
 // Config says how the daemon finds its users.

@@ -104,140 +104,234 @@ func (s *Server) serveWrite(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	up := upload{user: u, asked: r.URL.Query().Get("path"), mode: r.Header.Get(ModeHeader), made: map[string]bool{}}
-	// All of it happens as the user, on one thread: one change of identity for
-	// a thousand files.
-	var all []written
-	err = u.do(func() (err error) {
-		switch kind {
-		case "application/octet-stream":
-			all, err = up.one(body)
-		case "multipart/form-data":
-			all, err = up.parts(multipart.NewReader(body, params["boundary"]))
-		default:
-			err = fmt.Errorf("send multipart/form-data or application/octet-stream: %w", unix.EINVAL)
-		}
-		return err
-	})
+	switch kind {
+	case "application/octet-stream":
+		err = up.one(body)
+	case "multipart/form-data":
+		err = up.parts(multipart.NewReader(body, params["boundary"]))
+	default:
+		err = fmt.Errorf("send multipart/form-data or application/octet-stream: %w", unix.EINVAL)
+	}
+	if err == nil {
+		err = up.flush()
+	}
 	if err != nil {
 		fileError(w, err)
 		return
 	}
 	w.Header().Set(BulkHeader, "1")
-	writeJSON(w, http.StatusOK, all)
+	writeJSON(w, http.StatusOK, up.all)
 }
+
+// Small files are gathered and written together: each change to the user's
+// identity costs a thread, and a thousand files need only a few.
+const (
+	smallBytes = 1 << 20
+	batchBytes = 8 << 20
+	batchFiles = 4096
+)
 
 // upload is one request's worth of files.
 type upload struct {
-	user  user
-	asked string          // the path in the query
-	mode  string          // of every file that says nothing else
-	made  map[string]bool // folders that exist for sure
+	user    user
+	asked   string          // the path in the query
+	mode    string          // of every file that says nothing else
+	made    map[string]bool // folders that exist for sure
+	waiting []content
+	held    int64 // bytes in waiting
+	all     []written
 }
 
-func (u *upload) one(body io.Reader) ([]written, error) {
+// content is a file that is to be written.
+type content struct {
+	path string
+	mode string // "" leaves it to the umask
+	perm os.FileMode
+	data []byte
+}
+
+func (u *upload) one(body io.Reader) error {
 	if u.asked == "" {
-		return nil, fmt.Errorf("the query names no path: %w", unix.EINVAL)
+		return fmt.Errorf("the query names no path: %w", unix.EINVAL)
 	}
-	f, err := u.write(u.asked, u.mode, body)
-	return []written{f}, err
+	return u.add(u.asked, u.mode, body)
 }
 
-func (u *upload) parts(mr *multipart.Reader) ([]written, error) {
-	all := []written{}
+func (u *upload) parts(mr *multipart.Reader) error {
 	for {
 		part, err := mr.NextRawPart()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read the body: %w: %w", unix.EINVAL, err)
+			return fmt.Errorf("read the body: %w: %w", unix.EINVAL, err)
 		}
-		// part.FileName would cut the folders off.
-		_, params, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
+		name, mode, err := u.header(part)
 		if err != nil {
-			return nil, fmt.Errorf("read the name of a part: %w: %w", unix.EINVAL, err)
+			return err
 		}
-		if params["name"] != "file" {
-			return nil, fmt.Errorf("a part is not called \"file\": %w", unix.EINVAL)
+		if err := u.add(name, mode, part); err != nil {
+			return err
 		}
-		name := params["filename"]
-		if u.asked != "" {
-			if len(all) > 0 {
-				return nil, fmt.Errorf("the query names one path and the body has more files: %w", unix.EINVAL)
-			}
-			name = u.asked
-		}
-		if name == "" {
-			return nil, fmt.Errorf("a part has no file name: %w", unix.EINVAL)
-		}
-		mode := u.mode
-		if m := part.Header.Get(ModeHeader); m != "" {
-			mode = m
-		}
-		f, err := u.write(name, mode, part)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, f)
 	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("the body holds no file: %w", unix.EINVAL)
-	}
-	return all, nil
-}
-
-// write writes one file. The calling thread is the user already.
-func (u *upload) write(name, mode string, body io.Reader) (written, error) {
-	p, err := u.user.resolve(name)
-	if err != nil {
-		return written{}, err
-	}
-	perm, err := parseMode(mode)
-	if err != nil {
-		return written{}, err
-	}
-	if dir := path.Dir(p); !u.made[dir] {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return written{}, err
-		}
-		u.made[dir] = true
-	}
-	create := perm
-	if mode == "" {
-		create = 0o644
-	}
-	// O_NONBLOCK: opening a pipe must not wait for a reader.
-	f, err := os.OpenFile(p, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NONBLOCK, create)
-	if err != nil {
-		return written{}, err
-	}
-	err = fill(f, p, mode, perm, body)
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	return written{Name: path.Base(p), Type: "file", Path: p}, err
-}
-
-func fill(f *os.File, p, mode string, perm os.FileMode, body io.Reader) error {
-	n, err := io.Copy(onlyWriter{f}, io.LimitReader(body, maxEnvdFileBytes+1))
-	if err != nil {
-		return fmt.Errorf("write %q: %w", clip(p, 256), err)
-	}
-	if n > maxEnvdFileBytes {
-		return fmt.Errorf("write %q: one file may hold %d bytes: %w", clip(p, 256), maxEnvdFileBytes, unix.EFBIG)
-	}
-	if mode != "" {
-		// The file may have been there, and the umask applies to new ones.
-		if err := f.Chmod(perm); err != nil {
-			return fmt.Errorf("set the mode of %q: %w", clip(p, 256), err)
-		}
+	if len(u.all) == 0 {
+		return fmt.Errorf("the body holds no file: %w", unix.EINVAL)
 	}
 	return nil
 }
 
-// onlyWriter hides ReadFrom: it would try splice and copy_file_range first,
-// two system calls for each of a thousand small files.
-type onlyWriter struct{ io.Writer }
+// header reads a part's path and mode.
+func (u *upload) header(part *multipart.Part) (name, mode string, err error) {
+	// part.FileName would cut the folders off.
+	_, params, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
+	if err != nil {
+		return "", "", fmt.Errorf("read the name of a part: %w: %w", unix.EINVAL, err)
+	}
+	if params["name"] != "file" {
+		return "", "", fmt.Errorf("a part is not called \"file\": %w", unix.EINVAL)
+	}
+	name = params["filename"]
+	if u.asked != "" {
+		if len(u.all) > 0 {
+			return "", "", fmt.Errorf("the query names one path and the body has more files: %w", unix.EINVAL)
+		}
+		name = u.asked
+	}
+	if name == "" {
+		return "", "", fmt.Errorf("a part has no file name: %w", unix.EINVAL)
+	}
+	mode = u.mode
+	if m := part.Header.Get(ModeHeader); m != "" {
+		mode = m
+	}
+	return name, mode, nil
+}
+
+// add takes one file: a small one is kept for flush, a large one is written
+// as it comes.
+func (u *upload) add(name, mode string, body io.Reader) error {
+	p, err := u.user.resolve(name)
+	if err != nil {
+		return err
+	}
+	c := content{path: p, mode: mode}
+	if c.perm, err = parseMode(mode); err != nil {
+		return err
+	}
+	if c.data, err = io.ReadAll(io.LimitReader(body, smallBytes)); err != nil {
+		return fmt.Errorf("read the body: %w: %w", unix.EINVAL, err)
+	}
+	u.all = append(u.all, written{Name: path.Base(p), Type: "file", Path: p})
+	u.waiting = append(u.waiting, c)
+	u.held += int64(len(c.data))
+	if len(c.data) == smallBytes {
+		return u.stream(c, body)
+	}
+	if u.held >= batchBytes || len(u.waiting) >= batchFiles {
+		return u.flush()
+	}
+	return nil
+}
+
+// flush writes what waits, on one thread that is the user.
+func (u *upload) flush() error {
+	if len(u.waiting) == 0 {
+		return nil
+	}
+	err := u.user.do(func() error {
+		for _, c := range u.waiting {
+			fd, err := u.create(c)
+			if err != nil {
+				return err
+			}
+			err = writeAll(fd, c.data)
+			if cerr := unix.Close(fd); err == nil {
+				err = cerr
+			}
+			if err != nil {
+				return fmt.Errorf("write %q: %w", clip(c.path, 256), err)
+			}
+		}
+		return nil
+	})
+	u.waiting, u.held = nil, 0
+	return err
+}
+
+// stream writes a file of which c.data is the beginning: opened as the user,
+// filled by whichever thread has the bytes.
+func (u *upload) stream(c content, rest io.Reader) error {
+	u.waiting = u.waiting[:len(u.waiting)-1]
+	if err := u.flush(); err != nil {
+		return err
+	}
+	fd := -1
+	if err := u.user.do(func() (err error) { fd, err = u.create(c); return err }); err != nil {
+		return err
+	}
+	n, err := int64(len(c.data)), writeAll(fd, c.data)
+	buf := c.data
+	for err == nil {
+		// Parts come in pieces of a few KiB; each write is a system call.
+		k, rerr := io.ReadFull(rest, buf)
+		if n += int64(k); n > maxFileBytes {
+			err = fmt.Errorf("one file may hold %d bytes: %w", maxFileBytes, unix.EFBIG)
+			break
+		}
+		err = writeAll(fd, buf[:k])
+		if errors.Is(rerr, io.EOF) || errors.Is(rerr, io.ErrUnexpectedEOF) {
+			break
+		}
+		if err == nil && rerr != nil {
+			err = fmt.Errorf("read the body: %w: %w", unix.EINVAL, rerr)
+		}
+	}
+	if cerr := unix.Close(fd); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("write %q: %w", clip(c.path, 256), err)
+	}
+	return nil
+}
+
+// create opens a file for writing. The calling thread is the user. It is three
+// system calls with the write and the close, where package os makes five.
+func (u *upload) create(c content) (int, error) {
+	if dir := path.Dir(c.path); !u.made[dir] {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return -1, err
+		}
+		u.made[dir] = true
+	}
+	// O_NONBLOCK: opening a pipe must not wait for a reader.
+	fd, err := unix.Open(c.path, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_CLOEXEC|unix.O_NONBLOCK, uint32(c.perm))
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: clip(c.path, 256), Err: err}
+	}
+	if c.mode != "" {
+		// The file may have been there, and the umask applies to new ones.
+		if err := unix.Fchmod(fd, uint32(c.perm)); err != nil {
+			unix.Close(fd)
+			return -1, fmt.Errorf("set the mode of %q: %w", clip(c.path, 256), err)
+		}
+	}
+	return fd, nil
+}
+
+func writeAll(fd int, data []byte) error {
+	for len(data) > 0 {
+		n, err := unix.Write(fd, data)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		data = data[n:]
+	}
+	return nil
+}
 
 func parseMode(s string) (os.FileMode, error) {
 	if s == "" {

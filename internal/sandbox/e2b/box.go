@@ -73,15 +73,31 @@ func (s *box) upload(ctx context.Context, owner string, files []sandbox.File) er
 	if len(files) == 0 {
 		return nil
 	}
-	out, in := io.Pipe()
-	mw := multipart.NewWriter(in)
-	go func() { in.CloseWithError(writeParts(mw, files)) }()
-	defer out.Close()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.base+"/files?"+url.Values{"username": {owner}}.Encode(), out)
+	// In memory, where the files are already: a body of known length goes through
+	// in large pieces, and each piece wakes the box.
+	var body bytes.Buffer
+	query := url.Values{"username": {owner}}
+	kind := "application/octet-stream"
+	if len(files) == 1 {
+		query.Set("path", files[0].Path)
+	} else {
+		var err error
+		if kind, err = writeParts(&body, files); err != nil {
+			return err
+		}
+	}
+	data := body.Bytes()
+	if len(files) == 1 {
+		data = files[0].Data
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.base+"/files?"+query.Encode(), bytes.NewReader(data))
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Content-Type", mw.FormDataContentType())
+	req.Header.Set("Content-Type", kind)
+	if len(files) == 1 && files[0].Mode != 0 {
+		req.Header.Set(envd.ModeHeader, octal(files[0].Mode))
+	}
 	res, err := s.http.Do(req)
 	if err != nil {
 		return s.explain(ctx, err)
@@ -99,24 +115,33 @@ func (s *box) upload(ctx context.Context, owner string, files []sandbox.File) er
 	return nil
 }
 
-func writeParts(mw *multipart.Writer, files []sandbox.File) error {
+// writeParts writes a multipart body and returns its content type.
+func writeParts(to *bytes.Buffer, files []sandbox.File) (string, error) {
+	size := 0
+	for _, f := range files {
+		size += len(f.Data) + len(f.Path) + 300
+	}
+	to.Grow(size)
+	mw := multipart.NewWriter(to)
 	for _, f := range files {
 		h := textproto.MIMEHeader{}
 		h.Set("Content-Disposition", mime.FormatMediaType("form-data", map[string]string{"name": "file", "filename": f.Path}))
 		h.Set("Content-Type", "application/octet-stream")
 		if f.Mode != 0 {
-			h.Set(envd.ModeHeader, strconv.FormatUint(uint64(f.Mode), 8))
+			h.Set(envd.ModeHeader, octal(f.Mode))
 		}
 		w, err := mw.CreatePart(h)
 		if err != nil {
-			return err
+			return "", err
 		}
 		if _, err := w.Write(f.Data); err != nil {
-			return err
+			return "", err
 		}
 	}
-	return mw.Close()
+	return mw.FormDataContentType(), mw.Close()
 }
+
+func octal(mode uint32) string { return strconv.FormatUint(uint64(mode), 8) }
 
 // setModes does with commands what a daemon that is not ours does not do
 // during the upload.
@@ -131,7 +156,7 @@ func (s *box) setModes(ctx context.Context, owner string, files []sandbox.File) 
 	for mode, paths := range byMode {
 		for len(paths) > 0 {
 			n := min(len(paths), batch)
-			args := append([]string{"chmod", strconv.FormatUint(uint64(mode), 8), "--"}, paths[:n]...)
+			args := append([]string{"chmod", octal(mode), "--"}, paths[:n]...)
 			paths = paths[n:]
 			res, err := sandbox.Run(ctx, s, sandbox.Command{Args: args, User: owner, Dir: "/"}, 4<<10)
 			if err != nil {
