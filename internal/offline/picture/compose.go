@@ -2,19 +2,11 @@ package picture
 
 import (
 	"fmt"
+	"strings"
 
 	"dreamcore/internal/offline/picture/svg"
 	"dreamcore/internal/offline/words"
 )
-
-// costumes are what an animal wears that plays a person, by the person's concept.
-var costumes = map[string][]string{
-	"king": {"hat:crown", "cape"}, "princess": {"hat:crown"}, "prince": {"hat:crown"},
-	"ninja": {"hat:hat-ninja"}, "pirate": {"hat:hat-pirate"}, "wizard": {"hat:hat-wizard"}, "witch": {"hat:hat-wizard"},
-	"superhero": {"cape"}, "knight": {"hat:hat-knight"}, "samurai": {"hat:hat-samurai"}, "astronaut": {"helmet"},
-	"cook": {"hat:hat-chef"}, "santa": {"hat:hat-santa"}, "cowboy": {"hat:hat-cowboy"}, "firefighter": {"hat:hat-fire"},
-	"police officer": {"hat:hat-police"}, "detective": {"hat:hat-top", "glasses"},
-}
 
 // compose puts the layers of a figure together.
 func compose(r reading) ([]layer, error) {
@@ -25,7 +17,13 @@ func compose(r reading) ([]layer, error) {
 		return nil, fmt.Errorf("there is no picture %q", picture)
 	}
 	effects := append([]string(nil), r.effects...)
-	effects = append(effects, costumes[r.costume]...)
+	for _, e := range lex.costumes[r.costume] {
+		if tint, ok := strings.CutPrefix(e, "tint:"); !ok {
+			effects = append(effects, e)
+		} else if r.tint == "" {
+			r.tint = tint
+		}
+	}
 	wears := false
 	for _, e := range effects {
 		if len(e) > 4 && e[:4] == "hat:" || e == "glasses" || e == "helmet" {
@@ -58,8 +56,19 @@ func compose(r reading) ([]layer, error) {
 			return nil, err
 		}
 	}
-	layers := append(append(c.behind, main), c.front...)
-	return turn(layers, facing(fig, r)), nil
+	if r.with != nil {
+		if err := c.hold(r.with.Picture); err != nil {
+			return nil, err
+		}
+	}
+	layers := turn(append(append(c.behind, main), c.front...), facing(fig, r))
+	if r.ride != nil {
+		return c.ride(layers, r.ride.Picture, r)
+	}
+	if r.beside != nil {
+		return c.beside(layers, r.beside.Picture)
+	}
+	return layers, nil
 }
 
 // looksAside reports whether a picture shows its thing from the side; icons of
@@ -201,6 +210,8 @@ func (c *composer) apply(effect string) error {
 		}
 		y := b.t + 0.5*b.h()
 		return c.add(&c.front, "shades", place(b.l+b.w()/2, y, 0.72*b.w(), 64, 64, 0))
+	case "antenna":
+		return c.hat("antenna")
 	case "helmet":
 		size := 1.25 * max(b.w(), b.h())
 		return c.add(&c.front, "helmet", place(b.l+b.w()/2, b.t+b.h()/2, size, 64, 64, 0))
@@ -217,9 +228,6 @@ func (c *composer) hat(name string) error {
 	if w == 0 {
 		// Without a known head: the upper middle of what looks at us.
 		x, y, w = c.box.l+c.box.w()/2, c.box.t+0.1*c.box.h(), 0.62*c.box.w()
-	}
-	if name == "crown" {
-		name = "1f451"
 	}
 	return c.add(&c.front, name, place(x, y+0.1*w, w*1.15, 64, 104, c.fig.tilt))
 }
@@ -238,4 +246,51 @@ func (c *composer) wings() error {
 		return err
 	}
 	return c.add(&c.behind, "wing-side", mirrored(x-0.3*b.w(), y, size, 20, 100, 0))
+}
+
+// hold gives the figure a thing to hold, in its lower corner.
+func (c *composer) hold(name string) error {
+	b := c.box
+	x := b.r - 0.1*b.w()
+	if c.side {
+		x = b.l + 0.14*b.w() // in front of it
+	}
+	return c.add(&c.front, name, place(x, b.b-0.26*b.h(), 0.46*max(b.w(), b.h()), unit/2, unit/2, 0))
+}
+
+// ride sets the figure on top of another thing.
+func (c *composer) ride(layers []layer, name string, r reading) ([]layer, error) {
+	under, err := newLayer(name, svg.Identity)
+	if err != nil {
+		return nil, err
+	}
+	mount := []layer{under}
+	r.picture = name
+	mount = turn(mount, facing(openLexicon().figures[name], r))
+	low, err := extent(mount)
+	if err != nil {
+		return nil, err
+	}
+	b := c.box
+	const k = 0.62 // how much smaller the rider is
+	m := svg.Translate(low.l+low.w()*0.52, low.t+low.h()*0.36).Mul(svg.Scale(k, k)).Mul(svg.Translate(-(b.l+b.r)/2, -b.b))
+	for i := range layers {
+		layers[i].m = m.Mul(layers[i].m)
+	}
+	// The rider sits in it: what it rides on is in front of its feet.
+	return append(layers, mount...), nil
+}
+
+// beside puts another thing to the right.
+func (c *composer) beside(layers []layer, name string) ([]layer, error) {
+	other, err := newLayer(name, svg.Identity)
+	if err != nil {
+		return nil, err
+	}
+	b, err := extent([]layer{other})
+	if err != nil {
+		return nil, err
+	}
+	other.m = svg.Translate(c.box.r-b.l-0.06*unit, c.box.b-b.b).Mul(other.m)
+	return append([]layer{other}, layers...), nil
 }

@@ -48,7 +48,7 @@ func tint(m *image.RGBA, with string) {
 	if weight > 0 {
 		ref = math.Min(0.86, math.Max(0.2, sum/weight))
 	}
-	area := covered8(m)
+	area := visible(m)
 	const strength = 0.92
 	for y := m.Rect.Min.Y; y < m.Rect.Max.Y; y++ {
 		if rainbow {

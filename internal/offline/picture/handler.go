@@ -229,7 +229,7 @@ func styleOf(said string) string {
 	if knownStyle(said) {
 		return said
 	}
-	for _, f := range openLexicon().modifiersIn(said) {
+	for _, f := range find(openLexicon().modifiers, said) {
 		if style, ok := strings.CutPrefix(f.effect, "style:"); ok {
 			return style
 		}

@@ -64,7 +64,7 @@ func extent(layers []layer) (box, error) {
 	if err := draw(probe, layers, view); err != nil {
 		return box{}, err
 	}
-	r := covered8(probe)
+	r := visible(probe)
 	if r.Empty() {
 		return box{0, 0, unit, unit}, nil
 	}
@@ -72,8 +72,8 @@ func extent(layers []layer) (box, error) {
 	return box{at(r.Min.X), at(r.Min.Y), at(r.Max.X), at(r.Max.Y)}, nil
 }
 
-// covered8 is the smallest rectangle with all pixels that can be seen.
-func covered8(m *image.RGBA) image.Rectangle {
+// visible is the smallest rectangle with all pixels that can be seen.
+func visible(m *image.RGBA) image.Rectangle {
 	b := m.Bounds()
 	out := image.Rectangle{}
 	for y := b.Min.Y; y < b.Max.Y; y++ {

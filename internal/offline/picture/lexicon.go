@@ -16,6 +16,9 @@ var modifierData string
 //go:embed place.tsv
 var placeData string
 
+//go:embed costume.tsv
+var costumeData string
+
 //go:embed figure.tsv
 var figureData string
 
@@ -44,8 +47,10 @@ type modifier struct {
 }
 
 type lexicon struct {
-	modifiers []modifier        // longest first
-	places    map[string]string // concept to place
+	modifiers []modifier
+	materials []modifier          // of tiles only: "ice" is a thing everywhere else
+	places    map[string]string   // concept to place
+	costumes  map[string][]string // concept to effects
 	figures   map[string]figure
 }
 
@@ -86,7 +91,13 @@ func terms(cell string) []string {
 }
 
 func readLexicon() (*lexicon, error) {
-	l := &lexicon{places: map[string]string{}, figures: map[string]figure{}}
+	l := &lexicon{places: map[string]string{}, costumes: map[string][]string{}, figures: map[string]figure{}}
+	for _, r := range rows(costumeData) {
+		if len(r) != 2 {
+			return nil, fmt.Errorf("costume.tsv: %q has %d columns, not 2", r[0], len(r))
+		}
+		l.costumes[r[0]] = terms(r[1])
+	}
 	for _, r := range rows(modifierData) {
 		if len(r) != 4 {
 			return nil, fmt.Errorf("modifier.tsv: %q has %d columns, not 4", r[0], len(r))
@@ -94,7 +105,13 @@ func readLexicon() (*lexicon, error) {
 		for _, cell := range r[1:] {
 			for _, t := range terms(cell) {
 				first, _ := utf8.DecodeRuneInString(t)
-				l.modifiers = append(l.modifiers, modifier{t, r[0], first < 0x2e80})
+				m := modifier{t, r[0], first < 0x2e80}
+				if material, ok := strings.CutPrefix(r[0], "material:"); ok {
+					m.effect = material
+					l.materials = append(l.materials, m)
+				} else {
+					l.modifiers = append(l.modifiers, m)
+				}
 			}
 		}
 	}
@@ -148,11 +165,11 @@ type found struct {
 	start, end int
 }
 
-// modifiersIn finds the modifiers of a prompt that is in lower case; where
+// find returns the modifiers of a list in a prompt that is in lower case; where
 // several overlap the longest wins.
-func (l *lexicon) modifiersIn(prompt string) []found {
+func find(list []modifier, prompt string) []found {
 	var out []found
-	for _, m := range l.modifiers {
+	for _, m := range list {
 		for from := 0; ; {
 			i := strings.Index(prompt[from:], m.term)
 			if i < 0 {

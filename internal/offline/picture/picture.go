@@ -15,6 +15,7 @@ import (
 	"image/png"
 
 	"dreamcore"
+	"dreamcore/internal/offline/picture/svg"
 )
 
 // The bounds of a picture's sides, in pixels.
@@ -92,8 +93,8 @@ func Draw(ctx context.Context, q Request) (*image.RGBA, Info, error) {
 	}
 	info := Info{Place: r.place}
 	canvas := image.NewRGBA(image.Rect(0, 0, q.W, q.H))
-	scene := r.scene && !q.Transparent
-	if !q.Transparent {
+	scene := r.scene && (r.place != "" || !q.Transparent)
+	if scene || !q.Transparent && !r.tile {
 		place, err := paintPlace(canvas, r.place, seedOf(q))
 		if err != nil {
 			return nil, info, fmt.Errorf("make picture: %w", err)
@@ -117,10 +118,13 @@ func Draw(ctx context.Context, q Request) (*image.RGBA, Info, error) {
 func drawFigure(q Request, r reading, info *Info) (*image.RGBA, error) {
 	var layers []layer
 	var err error
-	if r.main == nil {
+	switch {
+	case r.tile:
+		return drawTile(q, r, info)
+	case r.main == nil:
 		info.Fallback = true
 		layers, err = friendly(seedOf(q), r.tint)
-	} else {
+	default:
 		info.Concept, info.Picture = r.main.Concept, r.picture
 		layers, err = compose(r)
 	}
@@ -150,6 +154,30 @@ func drawFigure(q Request, r reading, info *Info) (*image.RGBA, error) {
 		mirror(m)
 	}
 	return m, nil
+}
+
+// drawTile fills the picture with a piece of ground.
+func drawTile(q Request, r reading, info *Info) (*image.RGBA, error) {
+	info.Picture = "tile-" + r.material
+	if r.material == "" {
+		info.Picture = "tile-grass"
+	}
+	l, err := newLayer(info.Picture, svg.Identity)
+	if err != nil {
+		return nil, fmt.Errorf("make picture: %w", err)
+	}
+	l.tint = r.tint
+	m := image.NewRGBA(image.Rect(0, 0, q.W, q.H))
+	// Square tiles side by side, so that a wide platform is not a stretched one.
+	side := float64(min(q.W, q.H))
+	for y := 0.0; y < float64(q.H); y += side {
+		for x := 0.0; x < float64(q.W); x += side {
+			if err := draw(m, []layer{l}, svg.Translate(x, y).Mul(svg.Scale(side/unit, side/unit))); err != nil {
+				return nil, fmt.Errorf("make picture: %w", err)
+			}
+		}
+	}
+	return applyStyle(m, r.style), nil
 }
 
 func (q Request) validate() error {

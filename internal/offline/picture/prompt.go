@@ -13,7 +13,7 @@ const maxPromptBytes = 2000
 type reading struct {
 	main    *words.Entry // nil when no thing was named
 	picture string       // of main
-	costume string       // concept of the person that an animal is dressed up as
+	costume string       // concept that dresses the main thing up: the pirate of a pirate cat
 	tint    string       // "#rrggbb", "rainbow" or ""
 	effects []string     // in the order of the prompt, without repeats
 	facing  string       // "", left, right, up
@@ -21,7 +21,12 @@ type reading struct {
 	scene   bool // a background is asked for, not a thing
 	portrait,
 	body, top bool
-	style string
+	style    string
+	tile     bool         // a piece of ground is asked for
+	material string       // of the tile
+	with     *words.Entry // what the main thing holds
+	ride     *words.Entry // what it rides on
+	beside   *words.Entry // what stands beside it
 }
 
 func (r *reading) has(effect string) bool {
@@ -37,17 +42,43 @@ func (r *reading) has(effect string) bool {
 type role struct {
 	match  words.Match
 	place  string
-	second bool // it belongs to another thing: "with a hat", "on the moon"
-	late   bool // after the first comma: usually style
+	second bool   // it belongs to another thing: "with a hat", "on the moon"
+	link   string // how: with, ride, beside, or ""
+	late   bool   // after the first comma: usually style
 }
 
-// Words that put the thing after them second, and those that put the thing
-// before them second (Japanese and Chinese grammar marks them behind).
-var (
-	leading  = []string{"with", "with a", "with an", "with the", "wearing", "wearing a", "holding", "holding a", "on", "on a", "on the", "in", "in a", "in the", "under", "under the", "over", "over the", "through", "through the", "at", "at the", "near", "near a", "behind", "from", "across", "across the", "beside", "and", "of", "against", "riding", "riding a", "for", "into", "戴", "戴着", "穿", "穿着", "拿着", "拿", "骑", "骑着", "在", "带着", "坐着", "带"}
-	trailing = []string{"をかぶった", "を持った", "をもった", "に乗った", "に乗る", "を着た", "の上", "の中", "で", "に", "を", "里", "上", "里的", "上的", "中的", "下的"}
-)
+// linkWords are what joins a second thing to the first. In English and Chinese
+// they stand before it, in Japanese and for some Chinese places behind.
+type linkWords struct {
+	link          string
+	before, after []string
+}
 
+var links = []linkWords{
+	{"with", []string{"with", "holding", "carrying", "has", "拿着", "拿", "带着", "带"}, []string{"を持った", "をもった", "を持つ", "を持っている"}},
+	{"ride", []string{"riding", "riding on", "driving", "standing on", "sitting on", "rides", "骑", "骑着", "坐着", "开着", "站在"}, []string{"に乗った", "に乗る", "に乗っている", "にのった"}},
+	{"beside", []string{"and", "和", "与"}, nil},
+	{"", []string{"wearing", "on", "in", "under", "over", "through", "at", "near", "behind", "from", "across", "beside", "of", "against", "for", "into", "戴", "戴着", "穿", "穿着", "在"},
+		[]string{"をかぶった", "を着た", "の上", "の中", "で", "に", "を", "里", "上", "里的", "上的", "中的", "下的"}},
+}
+
+// linkOf returns how the thing between before and after is joined.
+func linkOf(before, after string) (link string, second bool) {
+	before = strings.TrimRight(before, " ")
+	for _, article := range []string{"a", "an", "the", "its", "his", "her", "some"} {
+		if rest, ok := strings.CutSuffix(before, " "+article); ok {
+			before = rest
+			break
+		}
+	}
+	for _, l := range links {
+		if follows(before, l.before) || precedes(after, l.after) {
+			return l.link, true
+		}
+	}
+	// ネコと犬: the first is joined to what comes.
+	return "", false
+}
 
 // understand reads a prompt in any of the three languages.
 func understand(prompt string) reading {
@@ -59,7 +90,7 @@ func understand(prompt string) reading {
 	if len(lower) != len(prompt) {
 		prompt = lower // rare letters change their length; offsets must agree
 	}
-	mods := lex.modifiersIn(lower)
+	mods := find(lex.modifiers, lower)
 	comma := strings.IndexAny(lower, ",;.\n")
 	if i := strings.IndexAny(lower, "、。，；"); i >= 0 && (comma < 0 || i < comma) {
 		comma = i
@@ -69,10 +100,10 @@ func understand(prompt string) reading {
 		if covered(m, mods) {
 			continue
 		}
+		link, second := linkOf(lower[:m.Start], lower[m.End:])
 		roles = append(roles, role{
-			match: m, place: lex.places[m.Entry.Concept],
-			second: follows(lower[:m.Start], leading) || precedes(lower[m.End:], trailing),
-			late:   comma >= 0 && m.Start > comma,
+			match: m, place: lex.places[m.Entry.Concept], second: second, link: link,
+			late: comma >= 0 && m.Start > comma,
 		})
 	}
 	r := reading{}
@@ -94,6 +125,8 @@ func understand(prompt string) reading {
 			r.body = true
 		case "top":
 			r.top = true
+		case "tile":
+			r.tile = true
 		case "tint":
 		default:
 			if !r.has(f.effect) {
@@ -107,6 +140,14 @@ func understand(prompt string) reading {
 		r.main, r.picture = m.Entry, m.Entry.Picture
 		r.costume = costume(roles, head)
 		r.tint = tintOf(mods, roles, head)
+		r.join(roles, head)
+	}
+	if head < 0 && !r.tile && !r.scene {
+		r.main, r.picture = wholePhrase(lower, comma)
+	}
+	if r.tile {
+		r.material = materialOf(lower)
+		r.tile = head < 0 || r.material != "" && isStuff(r.main.Kind)
 	}
 	for i, o := range roles {
 		if o.place != "" && i != head && (r.place == "" || o.match.Entry.Kind == words.Place) {
@@ -119,10 +160,57 @@ func understand(prompt string) reading {
 	// A background of a place shows the place itself: nothing stands in front.
 	if r.scene && (head < 0 || roles[head].place != "") {
 		r.main, r.picture = nil, ""
-	} else if r.main != nil {
+	} else if r.main != nil || r.tile {
 		r.scene = false
 	}
 	return r
+}
+
+// wholePhrase looks up a prompt that is nothing but one word which in a sentence
+// would be a colour or a verb: an orange, a fly.
+func wholePhrase(lower string, comma int) (*words.Entry, string) {
+	if comma >= 0 {
+		lower = lower[:comma]
+	}
+	m := words.Lookup(lower)
+	if len(m) == 0 || m[0].Rank == words.Partial || !Has(m[0].Entry.Picture) {
+		return nil, ""
+	}
+	return m[0].Entry, m[0].Entry.Picture
+}
+
+// materialOf returns what a tile is made of: the material that is named first.
+func materialOf(lower string) string {
+	material, at := "", len(lower)
+	for _, f := range find(openLexicon().materials, lower) {
+		if f.start < at {
+			material, at = f.effect, f.start
+		}
+	}
+	return material
+}
+
+// isStuff reports whether a thing can be what a tile is made of.
+func isStuff(k words.Kind) bool {
+	return k == words.Object || k == words.Place || k == words.Sky || k == words.Plant || k == words.Symbol
+}
+
+// join notes the first thing of each kind that is joined to the main one.
+func (r *reading) join(roles []role, head int) {
+	for i, o := range roles {
+		e := o.match.Entry
+		if i == head || o.late || e.Kind == words.Place || e.Picture == r.picture {
+			continue
+		}
+		switch {
+		case o.link == "with" && r.with == nil:
+			r.with = e
+		case o.link == "ride" && r.ride == nil:
+			r.ride = e
+		case o.link == "beside" && r.beside == nil && i > head:
+			r.beside = e
+		}
+	}
 }
 
 // inName reports whether a modifier is a part of a thing's name: the racing of a
@@ -164,9 +252,13 @@ func choose(roles []role) int {
 		if o.late {
 			score += 50
 		}
-		// Of words that stand together the last is the head: "ninja cat", 忍者ネコ.
+		// Of words that stand together the last is the head ("ninja cat", 忍者ネコ),
+		// but a person next to an animal is what the animal plays (the cat king).
 		if i > 0 && adjacent(roles[i-1].match, o.match) {
 			score -= 5
+		}
+		if o.match.Entry.Kind == words.Person && besideAnimal(roles, i) {
+			score += 20
 		}
 		if score < bestScore {
 			best, bestScore = i, score
@@ -175,20 +267,23 @@ func choose(roles []role) int {
 	return best
 }
 
+func besideAnimal(roles []role, i int) bool {
+	animal := func(j int) bool { return roles[j].match.Entry.Kind == words.Animal }
+	return i > 0 && animal(i-1) && adjacent(roles[i-1].match, roles[i].match) ||
+		i+1 < len(roles) && animal(i+1) && adjacent(roles[i].match, roles[i+1].match)
+}
+
 func adjacent(a, b words.Match) bool { return b.Start-a.End >= 0 && b.Start-a.End <= 4 }
 
-// costume returns the person next to an animal: "pirate cat", "the cat king".
+// costume returns the concept next to a thing that dresses it up: "pirate cat",
+// "the cat king", "ghost ship".
 func costume(roles []role, head int) string {
-	k := roles[head].match.Entry.Kind
-	if k != words.Animal && k != words.Creature && k != words.Face {
-		return ""
-	}
+	costumes := openLexicon().costumes
 	for _, i := range []int{head - 1, head + 1} {
-		if i < 0 || i >= len(roles) || roles[i].match.Entry.Kind != words.Person {
+		if i < 0 || i >= len(roles) || costumes[roles[i].match.Entry.Concept] == nil {
 			continue
 		}
-		a, b := roles[min(i, head)].match, roles[max(i, head)].match
-		if adjacent(a, b) {
+		if adjacent(roles[min(i, head)].match, roles[max(i, head)].match) {
 			return roles[i].match.Entry.Concept
 		}
 	}

@@ -250,7 +250,7 @@ func pictureOf(emoji string) string {
 	var parts []string
 	for _, r := range emoji {
 		if r != '\ufe0f' {
-			parts = append(parts, fmt.Sprintf("%x", r))
+			parts = append(parts, fmt.Sprintf("%04x", r))
 		}
 	}
 	return strings.Join(parts, "-")

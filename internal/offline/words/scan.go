@@ -103,17 +103,32 @@ func (s *scan) words(i int) int {
 		if n > 1 {
 			head += " "
 		}
-		for _, last := range singular(parts[n-1]) {
-			if n == 1 && (s.ix.stop[last] || len(last) < 2) {
-				continue
-			}
-			if list := s.ix.terms[head+last]; len(list) > 0 && !vague(list[0]) && !(n == 1 && s.ix.stop[parts[0]]) {
-				s.emit(i, ends[n-1], list[0])
-				return ends[n-1]
-			}
+		if n == 1 && s.ix.stop[parts[0]] {
+			break
+		}
+		best := s.ix.best(head, singular(parts[n-1]), n == 1)
+		if len(best) > 0 && !vague(best[0]) {
+			s.emit(i, ends[n-1], best[0])
+			return ends[n-1]
 		}
 	}
 	return ends[0]
+}
+
+// best returns what head and one of the forms of its last word mean: the form
+// that means something best, an earlier one when two mean it equally well.
+func (ix *index) best(head string, forms []string, alone bool) []posting {
+	var best []posting
+	for _, last := range forms {
+		if alone && (ix.stop[last] || len(last) < 2) {
+			continue
+		}
+		list := ix.terms[head+last]
+		if len(list) > 0 && (len(best) == 0 || list[0].rank < best[0].rank) {
+			best = list
+		}
+	}
+	return best
 }
 
 // characters does the same for writing without spaces.
@@ -183,9 +198,9 @@ func Lookup(phrase string) []Match {
 		return nil
 	}
 	ix := load()
-	whole := func(k string, worst Rank) []Match {
+	whole := func(list []posting, worst Rank) []Match {
 		var out []Match
-		for _, p := range ix.terms[k] {
+		for _, p := range list {
 			out = append(out, Match{p.entry, max(p.rank, worst), phrase, 0, len(phrase)})
 		}
 		return out
@@ -200,10 +215,8 @@ func Lookup(phrase string) []Match {
 	if i := strings.LastIndexByte(k, ' '); i >= 0 {
 		head, last = k[:i+1], k[i+1:]
 	}
-	for _, form := range singular(last) {
-		if m := whole(head+form, Exact); len(m) > 0 {
-			return m
-		}
+	if m := whole(ix.best(head, singular(last), false), Exact); len(m) > 0 {
+		return m
 	}
 	inside := Scan(phrase)
 	slices.SortStableFunc(inside, func(a, b Match) int { return cmp.Compare(a.Rank, b.Rank) })
@@ -214,7 +227,7 @@ func Lookup(phrase string) []Match {
 		return inside
 	}
 	for _, form := range stems(k) {
-		if m := whole(form, Partial); len(m) > 0 {
+		if m := whole(ix.terms[form], Partial); len(m) > 0 {
 			return m
 		}
 	}

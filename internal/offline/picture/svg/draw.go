@@ -21,7 +21,7 @@ type painter struct {
 	dst  *image.RGBA
 	clip *image.Alpha // nil: everything
 	mask *image.Alpha // scratch of the size of dst
-	left *int         // elements that may still be drawn: use can multiply them without end
+	left *int         // work that may still be done: use can multiply elements without end
 }
 
 // spend counts one element and says when there were too many.
@@ -33,10 +33,21 @@ func (p *painter) spend(depth int) error {
 	return nil
 }
 
+// spendLines counts an outline, which may be far more work than its element.
+func (p *painter) spendLines(lines []polyline) error {
+	for _, l := range lines {
+		*p.left -= len(l.points) / 64
+	}
+	if *p.left < 0 {
+		return fmt.Errorf("the outlines are too long")
+	}
+	return nil
+}
+
 // Draw paints d into dst with m mapping the drawing's units to pixels of dst.
 func (d *Drawing) Draw(dst *image.RGBA, m Matrix) error {
 	p := &painter{d: d, dst: dst, mask: image.NewAlpha(dst.Bounds()), left: new(int)}
-	*p.left = maxNodes
+	*p.left = 2 * maxNodes
 	s := style{fill: "black", stroke: "none", fillOpacity: 1, strokeOpacity: 1, pen: pen{1, "butt", "miter", 4}}
 	if err := p.children(d.root, s.with(d.root), m, 0); err != nil {
 		return fmt.Errorf("draw svg: %w", err)
@@ -181,6 +192,9 @@ func (p *painter) paint(lines, shape []polyline, what string, opacity float64, m
 			return err
 		}
 		col = solid(c)
+	}
+	if err := p.spendLines(lines); err != nil {
+		return err
 	}
 	area := p.cover(lines, m)
 	for y := area.Min.Y; y < area.Max.Y; y++ {

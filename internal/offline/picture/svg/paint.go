@@ -104,7 +104,7 @@ func (g *gradient) radialAt(p point) float64 {
 	if a <= 1e-9 {
 		return 1
 	}
-	return (b + math.Sqrt(math.Max(0, b*b+a*q))) / a
+	return (math.Sqrt(math.Max(0, b*b+a*q)) - b) / a
 }
 
 func (g *gradient) colour(t float64) rgba {
@@ -207,4 +207,3 @@ func or(s, def string) string {
 	}
 	return s
 }
-

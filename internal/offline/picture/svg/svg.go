@@ -172,7 +172,7 @@ func (n *node) shape(scale float64) ([]polyline, error) {
 			return flatten(fmt.Sprintf("M%g %gh%gv%gh%gZ", x, y, w, h, -w), scale)
 		}
 		return flatten(fmt.Sprintf("M%g %gh%ga%g %g 0 0 1 %g %gv%ga%g %g 0 0 1 %g %gh%ga%g %g 0 0 1 %g %gv%ga%g %g 0 0 1 %g %gZ",
-			x+rx, y, w-2*rx, rx, ry, rx, ry, h-2*ry, rx, ry, -rx, ry, -(w - 2*rx), rx, ry, -rx, -ry, -(h - 2*ry), rx, ry, rx, -ry), scale)
+			x+rx, y, w-2*rx, rx, ry, rx, ry, h-2*ry, rx, ry, -rx, ry, -(w-2*rx), rx, ry, -rx, -ry, -(h-2*ry), rx, ry, rx, -ry), scale)
 	case "line":
 		return flatten(fmt.Sprintf("M%g %gL%g %g", n.num("x1", 0), n.num("y1", 0), n.num("x2", 0), n.num("y2", 0)), scale)
 	case "polygon", "polyline":
