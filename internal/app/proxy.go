@@ -140,7 +140,7 @@ func (p *Proxy) serve(ctx context.Context, id dreamcore.SandboxID, conn net.Conn
 // Open implements job.Proxy.
 func (p *Proxy) Open(ctx context.Context, job dreamcore.Job, box dreamcore.SandboxID) (string, error) {
 	err := p.OpenJob(ctx, keyproxy.JobTerms{
-		Job: job.ID, Attempt: job.Attempt, Channel: string(box), Creator: job.Creator,
+		Job: job.ID, Attempt: job.Attempt, Channel: string(box),
 		Features: p.features, Models: p.models, Budget: p.budget,
 	})
 	if err != nil {
@@ -164,7 +164,11 @@ func (p *Proxy) Renew(_ context.Context, job dreamcore.Job, box dreamcore.Sandbo
 
 // Close implements job.Proxy: the job's grant dies.
 func (p *Proxy) Close(ctx context.Context, id dreamcore.JobID, attempt int) (dreamcore.Usage, error) {
-	return p.CloseJob(ctx, id, attempt)
+	usage, err := p.CloseJob(ctx, id, attempt)
+	if dreamcore.CodeOf(err) == dreamcore.NotFound {
+		return dreamcore.Usage{}, nil // it ended before it was let in
+	}
+	return usage, err
 }
 
 // stop ends the proxy itself.

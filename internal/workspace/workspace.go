@@ -27,9 +27,9 @@ const (
 	// Spec is what the design turn writes; its first line is the template tag.
 	Spec = Project + "/spec.md"
 	// GrantFile holds the job's current grant.
-	GrantFile = "/run/dreamcore/grant"
+	GrantFile = "/home/user/.dreamcore/grant"
 	// RunsFile is where the toolkit notes each of its runs.
-	RunsFile = "/run/dreamcore/runs/log.jsonl"
+	RunsFile = "/home/user/.dreamcore/runs.jsonl"
 	// Path is PATH for everything that runs in a sandbox.
 	Path = Tools + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
