@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"dreamcore/internal/offline/recipe"
 )
 
 // finding is one FAIL as the judgements print it.
@@ -71,7 +73,6 @@ var remedies = []struct {
 	{"picture", redraw},
 	{"placeholder", redraw},
 	{"image", redraw},
-	{"json", refill},
 	{"level", retreat},
 	{"goal", retreat},
 	{"play", retreat},
@@ -84,14 +85,15 @@ var remedies = []struct {
 	{"boot", retreat},
 }
 
-// remedyFor is what to do about a finding, given the files of data and pictures
-// that the manifest names.
-func remedyFor(f finding, data, pictures []string) remedy {
-	if slices.Contains(data, f.file) && !strings.Contains(f.code, "level") {
+// remedyFor is what to do about a finding, given the pictures that were ordered.
+func remedyFor(f finding, pictures []string) remedy {
+	switch {
+	case f.file == recipe.GameFile:
 		return refill
-	}
-	if slices.Contains(pictures, f.file) {
+	case slices.Contains(pictures, f.file):
 		return redraw
+	case strings.HasPrefix(f.file, "levels/"):
+		return retreat
 	}
 	for _, r := range remedies {
 		if strings.Contains(f.code, r.part) {

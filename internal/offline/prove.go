@@ -73,15 +73,14 @@ type mender struct {
 
 // mend does what it can about the findings and reports whether it did anything.
 func (m *mender) mend(found []finding) (bool, error) {
-	var data, pictures []string
-	data = m.game.manifest.Files()
+	var pictures []string
 	for _, o := range m.plan.Orders {
 		pictures = append(pictures, o.File)
 	}
 	did := false
 	for _, f := range found {
-		does := remedyFor(f, data, pictures)
-		for _, step := range escalation(does) {
+		does := remedyFor(f, pictures)
+		for _, step := range escalation[does] {
 			key := string(step) + " " + f.file
 			if step == retreat || step == calm {
 				key = string(step) // these are for the whole project
@@ -103,15 +102,14 @@ func (m *mender) mend(found []finding) (bool, error) {
 	return did, nil
 }
 
-// escalation is the order of remedies: the fitting one, then stronger ones.
-func escalation(r remedy) []remedy {
-	all := []remedy{r}
-	for _, stronger := range []remedy{restore, retreat, calm} {
-		if !slices.Contains(all, stronger) {
-			all = append(all, stronger)
-		}
-	}
-	return all
+// escalation is what to do when a remedy alone did not help. Only findings
+// about play can be the fault of the numbers and rules that the plan chose.
+var escalation = map[remedy][]remedy{
+	redraw:  {redraw, restore},
+	retell:  {retell, restore},
+	refill:  {refill, calm},
+	restore: {restore, retreat},
+	retreat: {retreat, calm},
 }
 
 func (m *mender) try(r remedy, f finding) (bool, error) {

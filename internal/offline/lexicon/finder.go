@@ -36,6 +36,9 @@ func (f *Finder) add(id string, words Words, inflect bool) {
 			form = Fold(form)
 			first, _ := utf8.DecodeRuneInString(form)
 			if unspaced(first) || unspacedAny(form) || len(Tokens(form)) == 0 {
+				if slices.Contains(f.runs[first], run{form, id}) {
+					continue // Japanese and Chinese share it
+				}
 				f.runs[first] = append(f.runs[first], run{form, id})
 				slices.SortStableFunc(f.runs[first], func(a, b run) int { return len(b.text) - len(a.text) })
 				continue

@@ -30,6 +30,8 @@ type Activity struct {
 	Near map[string]float64 `json:"near"`
 	// Role is what its object is in the game: "foe", "prize" or "".
 	Role string `json:"role"`
+	// Common marks what is done in games of every kind, and so tells little.
+	Common bool `json:"common"`
 	// Look is how a hero that does it is pictured, in English: "flying".
 	Look    string              `json:"look"`
 	Title   dreamcore.Localized `json:"title"`

@@ -51,8 +51,8 @@ func ParseCatalogue(prompt string) []Entry {
 // How much each likeness of a wish and a template counts.
 const (
 	activityScore  = 4.0  // the wish does what the game is about
-	objectScore    = 2.4  // the same for an activity that merely names its object: collect, avoid
-	wordScore      = 1.2  // the wish uses one of the template's own words
+	commonScore    = 2.4  // the same for what is done in games of every kind
+	wordScore      = 0.8  // the wish uses one of the template's own words
 	placeScore     = 1.0  // it happens in a place of the template
 	summaryShare   = 0.5  // what only the summary says counts half
 	dimensionScore = 10.0 // the wish says 2D or 3D
@@ -89,16 +89,14 @@ func (c *Cook) score(e Entry, w wish.Wish) float64 {
 	for _, id := range w.Activities {
 		a := c.Lexicon.Activities[id]
 		worth := activityScore
-		if a.Role != "" {
-			worth = objectScore
+		if a.Common {
+			worth = commonScore
 		}
 		score += worth * nearest(a, does)
 	}
 	score += wordScore * float64(shared(e.Words, w.Text))
-	for _, h := range c.Lexicon.FindPlaces(own + ", " + e.Title) {
-		if slices.Contains(w.Places, h.ID) {
-			score += placeScore
-		}
+	if slices.ContainsFunc(c.Lexicon.FindPlaces(own+", "+e.Title), func(h lexicon.Hit) bool { return slices.Contains(w.Places, h.ID) }) {
+		score += placeScore
 	}
 	dimension, _, _ := strings.Cut(e.Tag, "/")
 	switch w.Dimension {

@@ -63,6 +63,7 @@ type editor struct {
 type slot struct {
 	Slot
 	part wish.Part
+	was  wish.Thing // before the change
 	now  wish.Cast
 	new  bool // it gets another thing or another look
 }
@@ -82,7 +83,7 @@ func (e *editor) slots() {
 				if known, ok := e.Index.Lookup(t.Key()); ok {
 					t.Kind = known.Kind
 				}
-				e.parts = append(e.parts, &slot{Slot: s, part: part, now: wish.Cast{Thing: t}})
+				e.parts = append(e.parts, &slot{Slot: s, part: part, was: t, now: wish.Cast{Thing: t}})
 			}
 		}
 	}
@@ -98,10 +99,12 @@ func (e *editor) slots() {
 
 // parentOf is the pointer to the object that holds the titles.
 func parentOf(titles []string) string {
-	if len(titles) == 0 {
-		return "/title"
+	if len(titles) > 0 {
+		if i := strings.LastIndexByte(titles[0], '/'); i > 0 {
+			return titles[0][:i]
+		}
 	}
-	return titles[0][:strings.LastIndexByte(titles[0], '/')]
+	return "/title"
 }
 
 // point finds what the text speaks of.
@@ -117,10 +120,10 @@ func (e *editor) point() {
 	}
 }
 
-// holding returns the slot with this thing in it, if any.
+// holding returns the slot that has this thing in it before the change, if any.
 func (e *editor) holding(t wish.Thing) *slot {
 	for _, s := range e.parts {
-		if sameThing(s.now.Thing, t) {
+		if sameThing(s.was, t) {
 			return s
 		}
 	}
@@ -176,7 +179,7 @@ func (e *editor) things() {
 	}{{wish.Hero, e.w.Heroes}, {wish.Foe, e.w.Foes}, {wish.Prize, e.w.Prizes}, {wish.Scenery, e.w.Scenery}} {
 		for _, c := range group.cast {
 			if held := e.holding(c.Thing); held != nil {
-				if c.Colour != "" || c.Look != "" {
+				if (c.Colour != "" || c.Look != "") && sameThing(held.now.Thing, held.was) {
 					held.now.Colour, held.now.Look, held.new = c.Colour, c.Look, true
 				}
 				continue

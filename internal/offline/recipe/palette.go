@@ -23,6 +23,7 @@ func (c *Cook) palette(p *Plan, m Manifest, w wish.Wish, doc *document) {
 	if w.Pick("hue way", 2) == 0 {
 		turn = -turn
 	}
+	vivid, light := 0.88+0.24*w.Share("vivid"), 0.06*(w.Share("light")-0.5)
 	set := map[string]colour{}
 	for _, role := range roles {
 		var old string
@@ -37,7 +38,7 @@ func (c *Cook) palette(p *Plan, m Manifest, w wish.Wish, doc *document) {
 		if !known {
 			now = was.turned(140) // a role that no place has a colour for
 		}
-		now = now.turned(turn)
+		now = now.turned(turn).shaded(vivid, light)
 		if role == "accent" && len(w.Colours) > 0 {
 			if named, ok := parseColour(c.Lexicon.Colours[w.Colours[0]].Hex); ok {
 				now = named
@@ -102,6 +103,12 @@ func (c colour) turned(degrees float64) colour {
 		l = min(max(l, 0.03), 0.97)
 	}
 	return fromHSL(math.Mod(h+degrees+720, 360), s, l)
+}
+
+// shaded makes a colour more or less vivid, lighter or darker.
+func (c colour) shaded(vivid, light float64) colour {
+	h, s, l := c.hsl()
+	return fromHSL(h, min(s*vivid, 1), min(max(l+light, 0.02), 0.98))
 }
 
 func (c colour) hsl() (h, s, l float64) {
