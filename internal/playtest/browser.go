@@ -15,6 +15,7 @@ import (
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/cdproto/systeminfo"
 	"github.com/chromedp/chromedp"
 
 	"dreamcore"
@@ -26,9 +27,12 @@ var clockScript string
 //go:embed inject/watch.js
 var watchScript string
 
-// How long the page may take for one request before it counts as stuck. The
-// machine may be busy; a frame of a sound game takes milliseconds.
-const stuckAfter = 15 * time.Second
+// When a page counts as stuck. A frame of a sound game takes milliseconds.
+const (
+	lookEvery    = 3 * time.Second
+	stuckSeconds = 8.0             // of processor time within one request
+	blindStuck   = 2 * time.Minute // where the browser does not tell its processor time
+)
 
 var (
 	// errStuck says that the page never came back: an endless loop.
@@ -141,27 +145,27 @@ func (t *tab) load(url string) error {
 	if err := chromedp.Do(t.ctx); err != nil {
 		return fmt.Errorf("open tab: %w", err)
 	}
-	if _, err := call(t, stuckAfter, page.Enable, page.EnableParams{}); err != nil {
+	if _, err := call(t, page.Enable, page.EnableParams{}); err != nil {
 		return fmt.Errorf("open tab: %w", err)
 	}
-	if _, err := call(t, stuckAfter, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}); err != nil {
+	if _, err := call(t, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}); err != nil {
 		return fmt.Errorf("set focus: %w", err)
 	}
-	if _, err := call(t, stuckAfter, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+	if _, err := call(t, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
 		Width: t.screen.width, Height: t.screen.height, DeviceScaleFactor: 1, Mobile: t.screen.touch,
 	}); err != nil {
 		return fmt.Errorf("set screen: %w", err)
 	}
 	if t.screen.touch {
-		if _, err := call(t, stuckAfter, emulation.SetTouchEmulationEnabled, emulation.SetTouchEmulationEnabledParams{Enabled: true, MaxTouchPoints: 5}); err != nil {
+		if _, err := call(t, emulation.SetTouchEmulationEnabled, emulation.SetTouchEmulationEnabledParams{Enabled: true, MaxTouchPoints: 5}); err != nil {
 			return fmt.Errorf("set touch: %w", err)
 		}
 	}
 	script := strings.NewReplacer("TOKEN", t.token, "SEED", "12345").Replace(clockScript + watchScript)
-	if _, err := call(t, stuckAfter, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script}); err != nil {
+	if _, err := call(t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script}); err != nil {
 		return fmt.Errorf("inject clock: %w", err)
 	}
-	result, err := call(t, stuckAfter, page.Navigate, page.NavigateParams{URL: url})
+	result, err := call(t, page.Navigate, page.NavigateParams{URL: url})
 	if err != nil {
 		return fmt.Errorf("navigate: %w", err)
 	}
@@ -171,30 +175,77 @@ func (t *tab) load(url string) error {
 	if err := t.eval("await clock.loaded", nil); err != nil {
 		return err
 	}
-	return t.eval("await clock.settle(); await watch.run(40, 'all');", nil)
+	return t.eval("await clock.settle(); await watch.run(24, 'all');", nil)
 }
 
 // Close ends the page, also one that is stuck.
 func (t *tab) Close() { t.cancel() }
 
-// call sends one command to the page and waits at most d; errStuck when the
-// page does not come back.
-func call[P, R any](t *tab, d time.Duration, command cdp.Command[P, R], params P) (R, error) {
-	ctx, cancel := context.WithTimeout(t.ctx, d)
+// call sends one command to the page and waits for its answer; errStuck when
+// the page burns time and does not come back. What counts is the processor time
+// of the browser's renderers: on a busy machine a sound page may wait for long.
+func call[P, R any](t *tab, command cdp.Command[P, R], params P) (R, error) {
+	type answer struct {
+		result R
+		err    error
+	}
+	ctx, cancel := context.WithCancel(t.ctx)
 	defer cancel()
-	result, err := chromedp.Run(ctx, func(ctx context.Context, target *chromedp.Target) (R, error) {
-		return cdp.Call(ctx, target, command, params)
-	})
-	if err != nil && t.ctx.Err() == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	done := make(chan answer, 1)
+	go func() {
+		result, err := chromedp.Run(ctx, func(ctx context.Context, target *chromedp.Target) (R, error) {
+			return cdp.Call(ctx, target, command, params)
+		})
+		done <- answer{result, err}
+	}()
+	begun := time.Now()
+	var before map[int64]float64
+	for {
+		timer := time.NewTimer(lookEvery)
+		select {
+		case a := <-done:
+			timer.Stop()
+			return a.result, a.err
+		case <-timer.C:
+		}
+		now, ok := t.rendererSeconds()
+		if before == nil {
+			before = now
+		}
+		stuck := !ok && time.Since(begun) > blindStuck
+		for id, seconds := range now {
+			stuck = stuck || seconds-before[id] > stuckSeconds
+		}
+		if !stuck {
+			continue
+		}
 		stop, cancelStop := context.WithTimeout(t.ctx, 2*time.Second)
 		defer cancelStop()
 		// Best effort: the page is closed next anyway.
 		_, _ = chromedp.Run(stop, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
 			return cdp.Call(ctx, target, runtime.TerminateExecution, cdp.Empty{})
 		})
-		return result, errStuck
+		var zero R
+		return zero, errStuck
 	}
-	return result, err
+}
+
+// rendererSeconds is the processor time of each renderer so far; false when the
+// browser does not tell.
+func (t *tab) rendererSeconds() (map[int64]float64, bool) {
+	ctx, cancel := context.WithTimeout(t.ctx, lookEvery)
+	defer cancel()
+	info, err := chromedp.CallBrowser(ctx, systeminfo.GetProcessInfo, cdp.Empty{})
+	if err != nil {
+		return nil, false
+	}
+	seconds := map[int64]float64{}
+	for _, p := range info.ProcessInfo {
+		if p.Type == "renderer" {
+			seconds[p.ID] = p.CPUTime
+		}
+	}
+	return seconds, len(seconds) > 0
 }
 
 // eval runs the body of an async function in the page with clock and watch in
@@ -203,7 +254,7 @@ func call[P, R any](t *tab, d time.Duration, command cdp.Command[P, R], params P
 func (t *tab) eval(body string, out any) error {
 	code := "(async () => { const {clock, watch} = window[" + string(quoteJS(t.token)) + "]; " + body + " })()"
 	yes := true
-	result, err := call(t, stuckAfter, runtime.Evaluate, runtime.EvaluateParams{Expression: code, AwaitPromise: &yes, ReturnByValue: &yes})
+	result, err := call(t, runtime.Evaluate, runtime.EvaluateParams{Expression: code, AwaitPromise: &yes, ReturnByValue: &yes})
 	if err != nil {
 		if left := err.Error(); strings.Contains(left, "context was destroyed") || strings.Contains(left, "Cannot find context") ||
 			strings.Contains(left, "navigated or closed") || strings.Contains(left, "Promise was collected") {
@@ -266,7 +317,7 @@ func (t *tab) keys(down bool, keys ...key) error {
 				params.Type, params.Text, params.UnmodifiedText = input.DispatchKeyEventTypeKeyDown, k.text, k.text
 			}
 		}
-		if _, err := call(t, stuckAfter, input.DispatchKeyEvent, params); err != nil {
+		if _, err := call(t, input.DispatchKeyEvent, params); err != nil {
 			return err
 		}
 	}
@@ -287,7 +338,7 @@ func (t *tab) mouse(kind input.DispatchMouseEventType, at point, held bool) erro
 	if held {
 		params.Buttons = 1
 	}
-	_, err := call(t, stuckAfter, input.DispatchMouseEvent, params)
+	_, err := call(t, input.DispatchMouseEvent, params)
 	return err
 }
 
@@ -313,7 +364,7 @@ func (t *tab) touch(kind input.DispatchTouchEventType, at ...point) error {
 	for _, p := range at {
 		points = append(points, &input.TouchPoint{X: p.X, Y: p.Y})
 	}
-	_, err := call(t, stuckAfter, input.DispatchTouchEvent, input.DispatchTouchEventParams{Type: kind, TouchPoints: points})
+	_, err := call(t, input.DispatchTouchEvent, input.DispatchTouchEventParams{Type: kind, TouchPoints: points})
 	return err
 }
 
@@ -323,6 +374,6 @@ func (t *tab) shoot(scale float64) ([]byte, error) {
 	if scale != 1 {
 		params.Clip = &page.Viewport{Width: float64(t.screen.width), Height: float64(t.screen.height), Scale: scale}
 	}
-	result, err := call(t, stuckAfter, page.CaptureScreenshot, params)
+	result, err := call(t, page.CaptureScreenshot, params)
 	return result.Data, err
 }

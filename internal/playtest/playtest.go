@@ -45,7 +45,8 @@ type Options struct {
 	Browser string
 	// Parallel is how many arms play at once; 0 is two.
 	Parallel int
-	// Timeout bounds the whole playtest; 0 is three minutes.
+	// Timeout bounds the whole playtest; 0 is eight minutes, far more than a playtest takes: on a busy
+	// machine a good game must not fail for want of time.
 	Timeout time.Duration
 	// Log tells how it goes; nil is silent.
 	Log *slog.Logger
@@ -68,7 +69,7 @@ func Run(ctx context.Context, opt Options) (dreamcore.PlayReport, error) {
 		opt.Parallel = 2
 	}
 	if opt.Timeout <= 0 {
-		opt.Timeout = 3 * time.Minute
+		opt.Timeout = 8 * time.Minute
 	}
 	if opt.Controls != "" && !slices.Contains(Schemes, opt.Controls) {
 		return dreamcore.PlayReport{}, dreamcore.Errorf(dreamcore.Invalid, "playtest", "no control scheme is called %q", opt.Controls).

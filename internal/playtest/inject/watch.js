@@ -45,22 +45,61 @@
     const path = paths.get(context);
     if (!path) paths.set(context, [x, y, 1]); else path[2]++;
   };
+  // Drawing is left out in frames that nobody looks at, on canvases that are
+  // painted anew in every frame. Whoever reads pixels back, or paints only now
+  // and then, is always painted.
+  let inFrame = false;
+  const fresh = new WeakMap(); // context -> {whole: frames in which all of it was painted, last: the latest, always}
+  const habit = (context) => {
+    let h = fresh.get(context);
+    if (!h) { h = { whole: 0, last: -1, always: false }; fresh.set(context, h); contexts.push(new WeakRef(context)); }
+    return h;
+  };
+  const contexts = [];
+  let frameNumber = 0;
+  const sawWhole = (context, x, y, w, h) => {
+    if (!inFrame || !context.canvas.isConnected) return;
+    const m = context.getTransform();
+    const canvas = context.canvas;
+    if (Math.abs(w * m.a) < canvas.width * 0.98 || Math.abs(h * m.d) < canvas.height * 0.98) return;
+    const it = habit(context);
+    if (it.last !== frameNumber) { it.whole++; it.last = frameNumber; }
+  };
+  const leftOut = (context) => {
+    if (drawing || !inFrame) return false;
+    const h = fresh.get(context);
+    return Boolean(h && !h.always && h.whole >= 12 && context.canvas.isConnected);
+  };
   const wrap = (name, look) => {
     const original = paint[name];
     if (!original) return;
     paint[name] = function (...args) {
+      if (leftOut(this)) return undefined;
       if (!own.has(this)) { try { look(this, args); } catch { /* what we cannot read we do not see */ } }
       return original.apply(this, args);
     };
   };
+  for (const name of ['getImageData', 'isPointInPath', 'isPointInStroke']) {
+    const original = paint[name];
+    paint[name] = function (...args) {
+      if (!own.has(this)) habit(this).always = true;
+      return original.apply(this, args);
+    };
+  }
+  wrap('clearRect', (c, [x, y, w, h]) => sawWhole(c, x, y, w, h));
+  wrap('strokeText', () => {});
   wrap('drawImage', (c, a) => {
     let [image, x, y, w = image.width, h = image.height] = a;
     if (a.length >= 9) [, , , , , x, y, w, h] = a;
     const name = imageName(image);
+    sawWhole(c, x, y, w, h);
     mark(c, 'i:' + name + ':' + Math.round(w) + 'x' + Math.round(h), x + w / 2, y + h / 2);
     mark(c, 'i:' + name, x + w / 2, y + h / 2);
   });
-  wrap('fillRect', (c, [x, y, w, h]) => mark(c, 'r:' + style(c.fillStyle) + ':' + Math.round(w) + 'x' + Math.round(h), x + w / 2, y + h / 2));
+  wrap('fillRect', (c, [x, y, w, h]) => {
+    sawWhole(c, x, y, w, h);
+    mark(c, 'r:' + style(c.fillStyle) + ':' + Math.round(w) + 'x' + Math.round(h), x + w / 2, y + h / 2);
+  });
   wrap('strokeRect', (c, [x, y, w, h]) => mark(c, 's:' + Math.round(w) + 'x' + Math.round(h), x + w / 2, y + h / 2));
   wrap('arc', (c, [x, y, r]) => { mark(c, 'a:' + Math.round(r), x, y); step(c, x, y); });
   wrap('ellipse', (c, [x, y, rx, ry]) => { mark(c, 'a:' + Math.round(rx) + 'x' + Math.round(ry), x, y); step(c, x, y); });
@@ -185,8 +224,17 @@
     texts = [];
     if (drawing) matrices.clear();
     animate();
+    frameNumber++;
+    inFrame = true;
     clock.tick();
+    inFrame = false;
     if (!marks.length && !texts.length) { marks = oldMarks; texts = oldTexts; } // nothing drawn: the old picture stands
+    if (!drawing) return;
+    for (const ref of contexts) {
+      const context = ref.deref();
+      const h = context && fresh.get(context);
+      if (h && h.whole >= 12 && h.last !== frameNumber) h.always = true; // it does not paint in every frame
+    }
   };
   // run plays n frames; the last one is drawn where draw says so. The page is
   // left to breathe after each, and while files load no time passes.
