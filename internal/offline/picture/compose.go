@@ -61,6 +61,11 @@ func compose(r reading) ([]layer, error) {
 			return nil, err
 		}
 	}
+	if r.body && fig.coat != "" {
+		if err := c.giveBody(); err != nil {
+			return nil, err
+		}
+	}
 	layers := turn(append(append(c.behind, main), c.front...), facing(fig, r))
 	if r.ride != nil {
 		return c.ride(layers, r.ride.Picture, r)
@@ -246,6 +251,25 @@ func (c *composer) wings() error {
 		return err
 	}
 	return c.add(&c.behind, "wing-side", mirrored(x-0.3*b.w(), y, size, 20, 100, 0))
+}
+
+// giveBody sets a mere head on a body of its own colour, behind all else.
+func (c *composer) giveBody() error {
+	b := c.box
+	name := "body"
+	if c.kind == words.Person {
+		name = "body-dressed"
+	}
+	body, err := newLayer(name, place(b.l+b.w()/2, b.b-0.2*b.h(), 0.82*b.w(), 64, 12, 0))
+	if err != nil {
+		return err
+	}
+	if body.tint = c.main.tint; body.tint == "" {
+		body.tint = c.fig.coat
+	}
+	body.opacity = c.main.opacity
+	c.behind = append(c.behind, body)
+	return nil
 }
 
 // hold gives the figure a thing to hold, in its lower corner.

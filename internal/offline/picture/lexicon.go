@@ -37,6 +37,9 @@ type figure struct {
 	flier bool
 	// portrait is the picture of the same thing's face, "" when there is none.
 	portrait string
+	// coat is the colour of the body that a mere head is given when the whole
+	// thing is asked for, "" where the picture is whole.
+	coat string
 }
 
 // modifier is one word that changes a picture.
@@ -134,10 +137,10 @@ func readLexicon() (*lexicon, error) {
 }
 
 func readFigure(r []string) (figure, error) {
-	if len(r) != 5 {
-		return figure{}, fmt.Errorf("%q has %d columns, not 5", r[0], len(r))
+	if len(r) != 6 {
+		return figure{}, fmt.Errorf("%q has %d columns, not 6", r[0], len(r))
 	}
-	f := figure{portrait: r[4], flier: r[3] == "flies"}
+	f := figure{portrait: r[4], coat: r[5], flier: r[3] == "flies"}
 	if r[1] != "front" {
 		v, err := strconv.ParseFloat(r[1], 64)
 		if err != nil {

@@ -132,6 +132,11 @@ func TestDataFilesAgree(t *testing.T) {
 			t.Errorf("figure.tsv: %s or its portrait %s is no picture", name, f.portrait)
 		}
 	}
+	for name, f := range lex.figures {
+		if _, ok := parseHex(f.coat); !ok && f.coat != "" {
+			t.Errorf("figure.tsv: %s has the coat %q", name, f.coat)
+		}
+	}
 	for concept, place := range lex.places {
 		if _, ok := sceneries[place]; !ok {
 			t.Errorf("place.tsv: %s is no place", place)

@@ -239,6 +239,9 @@ func covered(m words.Match, mods []found) bool {
 func choose(roles []role) int {
 	best, bestScore := -1, 1<<30
 	for i, o := range roles {
+		if o.second && o.late {
+			continue // "stands on the hills" tells where, not what
+		}
 		score := int(o.match.Rank) * 10
 		switch o.match.Entry.Kind {
 		case words.Place:
