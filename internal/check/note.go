@@ -367,6 +367,9 @@ func (v *scan) nextFrame(name string, line int) {
 		if !ok || f.Name == nil || string(f.Name.Data) != name {
 			continue
 		}
+		if _, ok := v.parent(i + 1).(*js.BlockStmt); !ok {
+			return // an expression: whoever got it may call it
+		}
 		v.loops = append(v.loops, loop{name: name, line: v.s.place(f.Name.Data), args: len(f.Params.List) > 0})
 		return
 	}

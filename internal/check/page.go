@@ -155,7 +155,9 @@ func (p *page) script(z *html.Tokenizer, attr map[string]string, start, line int
 		if json.Unmarshal(s.inline, &m) == nil {
 			p.imports = m.Imports
 			for _, url := range m.Imports {
-				p.refs = append(p.refs, reference{url, start, "importmap"})
+				if !strings.HasSuffix(url, "/") { // a prefix is no file
+					p.refs = append(p.refs, reference{url, start, "importmap"})
+				}
 			}
 		}
 	}
