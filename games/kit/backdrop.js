@@ -128,12 +128,12 @@ Kit.backdrop = function (options) {
     draw: function (ctx, cameraX, cameraY, seconds) {
       var w = Kit.view.w, h = Kit.view.h;
       if (w !== forW || h !== forH || Kit.view.scale !== forScale) build(w, h);
-      ctx.drawImage(sky, 0, 0, w, h);
+      draw.lay(ctx, sky, 0, 0);
       layers.forEach(function (l) {
         var x = -((cameraX * l.speed + seconds * l.drift) % l.span);
         if (x > 0) x -= l.span;
         var y = l.y - (cameraY || 0) * l.speed;
-        for (; x < w; x += l.span) ctx.drawImage(l.image, x, y, l.span + 0.6, l.image.unitH);
+        for (; x < w; x += l.span) draw.lay(ctx, l.image, x, y);
       });
     },
   };

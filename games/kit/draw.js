@@ -14,7 +14,21 @@ Kit.draw = (function () {
     paint(ctx);
     c.unitW = w;
     c.unitH = h;
+    c.unitK = k;
     return c;
+  }
+
+  // lay puts a sheet with its top left corner at x, y, on whole pixels where it
+  // can: for large sheets that is several times quicker than drawImage.
+  function lay(ctx, image, x, y) {
+    var m = ctx.getTransform();
+    if (Math.abs(image.unitK - m.a) > 0.001 || m.b || m.c) {
+      ctx.drawImage(image, x, y, image.unitW, image.unitH);
+      return;
+    }
+    ctx.setTransform(1, 0, 0, 1, Math.round(m.a * x + m.e), Math.round(m.d * y + m.f));
+    ctx.drawImage(image, 0, 0);
+    ctx.setTransform(m);
   }
 
   // sticker cuts a picture out with a rim of one colour around it, so that it
@@ -106,5 +120,5 @@ Kit.draw = (function () {
     return g;
   }
 
-  return { sheet: sheet, sticker: sticker, tinted: tinted, sprite: sprite, shadow: shadow, glow: glow, box: box, fade: fade };
+  return { sheet: sheet, lay: lay, sticker: sticker, tinted: tinted, sprite: sprite, shadow: shadow, glow: glow, box: box, fade: fade };
 })();

@@ -32,7 +32,7 @@ Kit.view = (function () {
     canvas.width = 960;
     canvas.height = 540;
     document.body.insertBefore(canvas, document.body.firstChild);
-    ctx = canvas.getContext("2d");
+    ctx = canvas.getContext("2d", { alpha: false });
     view.ctx = ctx;
     view.canvas = canvas;
     window.addEventListener("resize", fit);

@@ -3,7 +3,7 @@
 (function () {
   "use strict";
   var COLOURS = ["#3d8bff", "#3bceac", "#b06bff", "#ff8f3f", "#ff6fae"];
-  var track, world, plan, art, hero, rivals, coins, camera, turbo, charge, lost, skid;
+  var track, world, plan, art, hero, rivals, coins, camera, turbo, charge, lost, skid, air;
 
   function load(g) {
     track = Track(g.data.track, g.numbers.road);
@@ -17,6 +17,7 @@
       kart: kart(g.palette.accent),
       karts: COLOURS.map(kart),
     };
+    Kit.view.onResize(function () { air = null; });
   }
 
   // kart is a little car seen from above, its nose to the right.
@@ -230,7 +231,7 @@
     ctx.save();
     g.fx.move(ctx);
     ctx.translate(-camera.x, -camera.y);
-    ctx.drawImage(world, 0, 0, track.w, track.h);
+    Kit.draw.lay(ctx, world, 0, 0);
     coins.forEach(function (c) {
       if (c.gone > 0) return;
       Kit.draw.sprite(ctx, art.glow, c.x, c.y, { alpha: 0.5 });
@@ -245,14 +246,19 @@
     if (g.state === "play" || g.state === "ending") drawPanel(g, ctx);
   }
 
-  function drawLight(g, ctx) { // the air: a tint at the edges, darkness at night
-    var x = hero.x - camera.x + Math.cos(hero.angle) * 90, y = hero.y - camera.y + Math.sin(hero.angle) * 90, far = Math.max(g.view.w, g.view.h);
-    if (g.state === "title") x = g.view.w / 2, y = g.view.h / 2;
-    var light = ctx.createRadialGradient(x, y, g.rules.night ? 90 : far * 0.35, x, y, g.rules.night ? 420 : far * 0.75);
-    light.addColorStop(0, Kit.color.alpha(g.palette.sky, 0));
-    light.addColorStop(1, g.rules.night ? Kit.color.alpha(Kit.color.dark(g.palette.sky, 0.85), 0.82) : Kit.color.alpha(g.palette.sky, 0.32));
-    ctx.fillStyle = light;
-    ctx.fillRect(0, 0, g.view.w, g.view.h);
+  function drawLight(g, ctx) { // the air: a tint at the edges; at night what the lamps leave dark
+    var w = g.view.w * 2, h = g.view.h * 2, far = Math.max(w, h), night = g.rules.night, sky = g.palette.sky;
+    if (!air) {
+      air = Kit.draw.sheet(w, h, function (c) {
+        var light = c.createRadialGradient(w / 2, h / 2, night ? 90 : far * 0.18, w / 2, h / 2, night ? 430 : far * 0.38);
+        light.addColorStop(0, Kit.color.alpha(sky, 0));
+        light.addColorStop(1, night ? Kit.color.alpha(Kit.color.dark(sky, 0.85), 0.82) : Kit.color.alpha(sky, 0.32));
+        c.fillStyle = light;
+        c.fillRect(0, 0, w, h);
+      });
+    }
+    var x = hero.x - camera.x + Math.cos(hero.angle) * 90, y = hero.y - camera.y + Math.sin(hero.angle) * 90;
+    if (g.state !== "title") Kit.draw.lay(ctx, air, Kit.clamp(x, 0, w / 2) - w / 2, Kit.clamp(y, 0, h / 2) - h / 2);
   }
 
   Kit.game({

@@ -4,7 +4,7 @@
 (function () {
   "use strict";
   var WAYS = { left: [-1, 0], right: [1, 0], up: [0, -1], down: [0, 1] };
-  var art, map, walls, hero, foes, items, doors, goal, keys, route, camera, world, spawn;
+  var art, map, walls, hero, foes, items, doors, goal, keys, route, camera, world, spawn, lamp;
 
   function load(g) {
     var rim = Kit.color.dark(g.palette.sky, 0.6);
@@ -16,6 +16,7 @@
       key: Kit.draw.sticker(g.pictures.prizes[2] || g.pictures.prizes[0], 40, "#ffffff", 3),
       glow: Kit.draw.glow(130, Kit.color.light(g.palette.accent, 0.3)),
     };
+    Kit.view.onResize(function () { lamp = null; });
   }
 
   function begin(g) {
@@ -263,8 +264,8 @@
     ctx.save();
     g.fx.move(ctx);
     ctx.translate(-camera.x, -camera.y);
-    ctx.drawImage(walls.floor, 0, 0, map.w, map.h);
-    ctx.drawImage(walls.blocks, 0, -walls.rise, map.w, map.h + walls.rise);
+    Kit.draw.lay(ctx, walls.floor, 0, 0);
+    Kit.draw.lay(ctx, walls.blocks, 0, -walls.rise);
     doors.forEach(function (d) { drawDoor(g, ctx, d); });
     drawItems(g, ctx);
     foes.forEach(function (f) { drawWalker(g, ctx, f, art.foes[f.which], f.wait > 0 ? 0.5 : 1); });
@@ -275,12 +276,17 @@
   }
 
   function drawLamp(g, ctx) { // at night one sees as far as the lamp shines
-    var x = hero.x - camera.x, y = hero.y - camera.y, night = g.rules.night && g.state !== "title", far = Math.max(g.view.w, g.view.h);
-    var light = ctx.createRadialGradient(x, y, night ? 70 : far * 0.4, x, y, night ? 250 + Math.sin(g.clock * 7) * 5 : far * 0.9);
-    light.addColorStop(0, "rgba(8,8,34,0)");
-    light.addColorStop(1, night ? "rgba(6,8,30,0.93)" : "rgba(8,10,40,0.4)");
-    ctx.fillStyle = light;
-    ctx.fillRect(0, 0, g.view.w, g.view.h);
+    var w = g.view.w * 2, h = g.view.h * 2, night = g.rules.night;
+    if (!lamp) {
+      lamp = Kit.draw.sheet(w, h, function (c) {
+        var light = c.createRadialGradient(w / 2, h / 2, night ? 70 : Math.max(w, h) * 0.2, w / 2, h / 2, night ? 260 : Math.max(w, h) * 0.45);
+        light.addColorStop(0, "rgba(8,8,34,0)");
+        light.addColorStop(1, night ? "rgba(6,8,30,0.93)" : "rgba(8,10,40,0.4)");
+        c.fillStyle = light;
+        c.fillRect(0, 0, w, h);
+      });
+    }
+    if (g.state !== "title") Kit.draw.lay(ctx, lamp, Kit.clamp(hero.x - camera.x, 0, w / 2) - w / 2, Kit.clamp(hero.y - camera.y, 0, h / 2) - h / 2);
   }
 
   Kit.game({

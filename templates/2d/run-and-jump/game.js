@@ -232,7 +232,7 @@
     ctx.translate(-camera.x, -camera.y);
     plants.forEach(function (q) { ctx.drawImage(art.scenery[q.which], q.x - q.size / 2, q.y - q.size * 0.93, q.size, q.size); });
     drawFlag(g, ctx);
-    ctx.drawImage(ground, 0, 0, ground.unitW, ground.unitH);
+    Kit.draw.lay(ctx, ground, 0, 0);
     prizes.forEach(function (q) {
       var y = q.y + Math.sin(g.clock * 3 + q.phase) * 4;
       Kit.draw.sprite(ctx, art.glow, q.x, y, { alpha: 0.5 });

@@ -170,7 +170,7 @@
     back.draw(ctx, g.clock * 4, 0, g.clock);
     g.fx.move(ctx);
     if (!ground) ground = paintGround(g);
-    ctx.drawImage(ground, 0, floor(g) - 24, ground.unitW, ground.unitH);
+    Kit.draw.lay(ctx, ground, 0, floor(g) - 24);
     if (g.state === "title") return;
     falling.forEach(function (t) {
       var near = Kit.clamp(t.y / floor(g), 0, 1);

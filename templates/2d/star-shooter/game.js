@@ -215,15 +215,15 @@
   function drawSky(g, ctx) {
     if (!sky) sky = paintSky(g);
     var w = g.view.w, h = g.view.h;
-    ctx.drawImage(sky.base, 0, 0, w, h);
+    Kit.draw.lay(ctx, sky.base, 0, 0);
     sky.layers.forEach(function (l, i) {
       var y = (g.clock * (26 + i * 52)) % h;
-      ctx.drawImage(l, 0, y, w, h);
-      ctx.drawImage(l, 0, y - h, w, h);
+      Kit.draw.lay(ctx, l, 0, y);
+      Kit.draw.lay(ctx, l, 0, y - h);
     });
     sky.worlds.forEach(function (world, i) {
       var span = h + 700, y = ((g.clock * (16 + i * 8) + 420 + i * 420) % span) - 250;
-      ctx.drawImage(world, w * (i % 2 ? 0.08 : 0.66), y, world.unitW, world.unitH);
+      Kit.draw.lay(ctx, world, w * (i % 2 ? 0.08 : 0.66), y);
     });
   }
 
