@@ -32,12 +32,13 @@ func Policy(ownOrigin bool) string {
 }
 
 // denied are the browser's powers that no game needs. What a game does use
-// (gamepad, fullscreen, autoplay after a gesture) is not here.
+// (gamepad, fullscreen, autoplay after a gesture) is not here, nor are names
+// that browsers do not know: they fill the console of every game with warnings.
 var denied = []string{
-	"accelerometer", "ambient-light-sensor", "bluetooth", "browsing-topics", "camera", "clipboard-read",
+	"accelerometer", "browsing-topics", "camera", "clipboard-read",
 	"display-capture", "encrypted-media", "geolocation", "gyroscope", "hid", "idle-detection", "local-fonts",
 	"magnetometer", "microphone", "midi", "otp-credentials", "payment", "publickey-credentials-create",
-	"publickey-credentials-get", "screen-wake-lock", "serial", "storage-access", "usb", "web-share",
+	"publickey-credentials-get", "screen-wake-lock", "serial", "storage-access", "usb",
 	"window-management", "xr-spatial-tracking",
 }
 
@@ -52,7 +53,9 @@ func SetHeaders(h http.Header, ownOrigin bool) {
 	// need this. There is nothing on this host that is not public.
 	h.Set("Access-Control-Allow-Origin", "*")
 	h.Set("Permissions-Policy", permissions)
-	h.Set("Origin-Agent-Cluster", "?1")
+	if ownOrigin {
+		h.Set("Origin-Agent-Cluster", "?1") // a process apart from its sister games
+	}
 }
 
 // plainHeaders are on every answer of this host.

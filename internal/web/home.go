@@ -95,20 +95,8 @@ func (a *App) card(r *http.Request, g dreamcore.Game, mine bool) card {
 		a.log.Warn("a game's version cannot be read", "game", string(g.ID), "reason", err.Error())
 		return c
 	}
-	c.Poster, c.Recording = pictureLinks(v)
+	c.Poster, c.Recording = pictureLink(v, "poster"), pictureLink(v, "recording")
 	return c
-}
-
-// pictureLinks are the public addresses of a version's poster and recording.
-func pictureLinks(v dreamcore.Version) (poster, recording string) {
-	play := v.Evidence.Play
-	if v.Evidence.PictureHashes[play.Poster] != "" {
-		poster = "/poster/" + string(v.Game) + "/" + string(v.ID)
-	}
-	if v.Evidence.PictureHashes[play.Recording] != "" {
-		recording = "/recording/" + string(v.Game) + "/" + string(v.ID)
-	}
-	return poster, recording
 }
 
 // makeGame answers the wish form.

@@ -51,16 +51,8 @@ func (a *App) playWith(w http.ResponseWriter, r *http.Request, name string) {
 	a.render(w, r, http.StatusOK, name, v)
 }
 
-// poster and recording are the public pictures of a version.
-func (a *App) poster(w http.ResponseWriter, r *http.Request) {
-	a.publicPicture(w, r, func(e dreamcore.Evidence) string { return e.Play.Poster })
-}
-
-func (a *App) recording(w http.ResponseWriter, r *http.Request) {
-	a.publicPicture(w, r, func(e dreamcore.Evidence) string { return e.Play.Recording })
-}
-
-func (a *App) publicPicture(w http.ResponseWriter, r *http.Request, name func(dreamcore.Evidence) string) {
+// publicPicture is one of a version's pictures that anybody may see.
+func (a *App) publicPicture(w http.ResponseWriter, r *http.Request) {
 	g, err := a.publicGame(r)
 	if err != nil {
 		a.problem(w, r, err)
@@ -76,7 +68,28 @@ func (a *App) publicPicture(w http.ResponseWriter, r *http.Request, name func(dr
 	}
 	// An hour, not for ever: a game that is taken down takes its picture along.
 	w.Header().Set("Cache-Control", "public, max-age=3600")
-	a.picture(w, r, v, name(v.Evidence))
+	a.picture(w, r, v, pictureName(v.Evidence.Play, r.PathValue("which")))
+}
+
+// pictureName is the file of one of the public pictures.
+func pictureName(p dreamcore.PlayReport, which string) string {
+	switch which {
+	case "poster":
+		return p.Poster
+	case "recording":
+		return p.Recording
+	case "touch":
+		return p.Touch
+	}
+	return ""
+}
+
+// pictureLink is the public address of a picture, "" when there is none.
+func pictureLink(v dreamcore.Version, which string) string {
+	if v.Evidence.PictureHashes[pictureName(v.Evidence.Play, which)] == "" {
+		return ""
+	}
+	return "/picture/" + string(v.Game) + "/" + string(v.ID) + "/" + which
 }
 
 // picture answers with one of a version's pictures. It came out of a sandbox:

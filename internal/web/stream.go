@@ -81,13 +81,12 @@ func (a *App) apiEvents(w http.ResponseWriter, r *http.Request) {
 func resumeAfter(r *http.Request, job dreamcore.JobID) (seq int64, ok bool) {
 	at := r.URL.Query().Get("after")
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
-		of, n, found := strings.Cut(last, "-")
-		if !found || dreamcore.JobID(of) != job {
+		of, n, _ := strings.Cut(last, "-")
+		if dreamcore.JobID(of) != job {
 			return 0, false
 		}
 		at = n
-	}
-	if at == "" {
+	} else if at == "" {
 		return 0, true
 	}
 	seq, err := strconv.ParseInt(at, 10, 64)

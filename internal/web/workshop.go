@@ -46,8 +46,8 @@ type stage struct {
 	URL     string // "" while there is nothing to play
 	Sandbox string
 	Poster  string
+	Tall    string // poster for a screen that is higher than wide
 	Making  bool
-	Auto    bool // starts without the cover
 }
 
 type share struct {
@@ -56,10 +56,9 @@ type share struct {
 
 type versionView struct {
 	dreamcore.Version
-	Current   bool
-	Poster    string
-	Evidence  string // address of its page
-	CanChange bool   // restoring is possible now
+	Current  bool
+	Poster   string
+	Evidence string // address of its page
 }
 
 // workshop is the page on which a creator works on a game.
@@ -94,9 +93,8 @@ func (a *App) workshopWith(w http.ResponseWriter, r *http.Request, status int, g
 	numbers := map[dreamcore.VersionID]int{}
 	for _, ver := range versions {
 		numbers[ver.ID] = ver.Number
-		poster, _ := pictureLinks(ver)
 		v.Versions = append(v.Versions, versionView{
-			Version: ver, Current: ver.ID == g.Current, Poster: poster,
+			Version: ver, Current: ver.ID == g.Current, Poster: pictureLink(ver, "poster"),
 			Evidence: "/game/" + string(g.ID) + "/version/" + itoa(ver.Number),
 		})
 	}
@@ -183,7 +181,7 @@ func (a *App) stage(p Page, g dreamcore.Game, versions []dreamcore.Version) stag
 	s.URL = a.games.VersionURL(g.ID, g.Current) + "?lang=" + string(p.Lang)
 	for _, v := range versions {
 		if v.ID == g.Current {
-			s.Poster, _ = pictureLinks(v)
+			s.Poster, s.Tall = pictureLink(v, "poster"), pictureLink(v, "touch")
 		}
 	}
 	return s
@@ -194,7 +192,7 @@ func (a *App) share(g dreamcore.Game) share {
 	return share{
 		Link: a.PlayURL(g.ID),
 		Embed: `<iframe src="` + embed + `" width="800" height="600" style="border:0" ` +
-			`allow="autoplay; fullscreen; gamepad" allowfullscreen></iframe>`,
+			`allow="autoplay; fullscreen; gamepad"></iframe>`,
 	}
 }
 

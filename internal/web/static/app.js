@@ -29,6 +29,7 @@
         out.textContent = n > max * 0.75 ? n + " / " + max : "";
         out.classList.toggle("over", n > max);
       }
+      if (!area.offsetParent) return; // on a tab that is not shown: there is nothing to measure
       area.style.height = "auto"; // set by script: the policy forbids style in markup only
       area.style.height = Math.min(area.scrollHeight + 2, window.innerHeight * 0.4) + "px";
     }
@@ -84,15 +85,16 @@
     card.addEventListener("pointerenter", function () { img.src = img.dataset.moving; });
     card.addEventListener("pointerleave", function () { img.src = still; });
   });
+  var talk = $("[data-talk]");
   function showTab(name) {
     if (document.body.dataset.tab) document.body.dataset.tab = name;
     all("[data-tab-to]").forEach(function (a) { a.setAttribute("aria-current", String(a.dataset.tabTo === name)); });
+    all("textarea[data-count]").forEach(function (area) { area.dispatchEvent(new Event("input")); });
   }
   all("[data-tab-to]").forEach(function (a) {
-    a.addEventListener("click", function (event) { event.preventDefault(); showTab(a.dataset.tabTo); });
+    a.addEventListener("click", function (event) { event.preventDefault(); showTab(a.dataset.tabTo); scrollTalk(); });
   });
   if (document.body.dataset.tab) showTab(location.hash === "#game" ? "game" : location.hash === "#chat" ? "chat" : document.body.dataset.tab);
-  var talk = $("[data-talk]");
   function scrollTalk() { if (talk) talk.scrollTop = talk.scrollHeight; }
   scrollTalk();
 
@@ -104,7 +106,6 @@
     frame.title = stage.dataset.title;
     frame.setAttribute("sandbox", stage.dataset.sandbox);
     frame.setAttribute("allow", "autoplay; fullscreen; gamepad");
-    frame.setAttribute("allowfullscreen", "");
     frame.referrerPolicy = "no-referrer";
     frame.src = stage.dataset.src;
     frame.addEventListener("load", function () { frame.focus(); });
