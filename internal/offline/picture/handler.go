@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"dreamcore"
+	"dreamcore/internal/offline/words"
 )
 
 // ModelName is what the picture maker calls itself on the wire.
@@ -229,7 +230,7 @@ func styleOf(said string) string {
 	if knownStyle(said) {
 		return said
 	}
-	for _, f := range find(openLexicon().modifiers, said) {
+	for _, f := range find(openLexicon().modifiers, words.Fold(said)) {
 		if style, ok := strings.CutPrefix(f.effect, "style:"); ok {
 			return style
 		}

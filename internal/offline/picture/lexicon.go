@@ -8,6 +8,8 @@ import (
 	"sync"
 	"unicode"
 	"unicode/utf8"
+
+	"dreamcore/internal/offline/words"
 )
 
 //go:embed modifier.tsv
@@ -86,7 +88,7 @@ func rows(data string) [][]string {
 func terms(cell string) []string {
 	var out []string
 	for _, t := range strings.Split(cell, ",") {
-		if t = strings.ToLower(strings.TrimSpace(t)); t != "" {
+		if t = words.Fold(strings.TrimSpace(t)); t != "" {
 			out = append(out, t)
 		}
 	}
@@ -168,7 +170,7 @@ type found struct {
 	start, end int
 }
 
-// find returns the modifiers of a list in a prompt that is in lower case; where
+// find returns the modifiers of a list in a prompt that was folded; where
 // several overlap the longest wins.
 func find(list []modifier, prompt string) []found {
 	var out []found

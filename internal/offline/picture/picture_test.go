@@ -130,7 +130,7 @@ func mean(m *image.RGBA) (r, g, b float64) {
 }
 
 func TestColoursTheThingThatIsMeant(t *testing.T) {
-	for _, prompt := range []string{"a blue dog", "青い犬", "蓝色的狗", "blue flying dog"} {
+	for _, prompt := range []string{"a blue dog", "青い犬", "あおいいぬ", "蓝色的狗", "藍色的小狗", "blue flying dog", "BLUE DOG"} {
 		m, _ := thing(t, prompt)
 		if r, _, b := mean(m); b < r+0.15 {
 			t.Errorf("%q is not blue: red %.2f, blue %.2f", prompt, r, b)

@@ -86,10 +86,7 @@ func understand(prompt string) reading {
 		prompt = strings.ToValidUTF8(prompt[:maxPromptBytes], "")
 	}
 	lex := openLexicon()
-	lower := strings.ToLower(prompt)
-	if len(lower) != len(prompt) {
-		prompt = lower // rare letters change their length; offsets must agree
-	}
+	lower := words.Fold(prompt) // of the same length: offsets hold in both
 	mods := find(lex.modifiers, lower)
 	comma := strings.IndexAny(lower, ",;.\n")
 	if i := strings.IndexAny(lower, "、。，；"); i >= 0 && (comma < 0 || i < comma) {

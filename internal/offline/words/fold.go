@@ -3,10 +3,11 @@ package words
 import (
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
-// fold makes writing that differs in form only the same: case, full width, and
-// katakana as hiragana. It maps one rune to one, so that offsets survive.
+// fold makes writing that differs in form only the same: case, full width,
+// katakana as hiragana, traditional characters as simplified ones. It maps one rune to one, so that offsets survive.
 func fold(r rune) rune {
 	switch {
 	case r >= 0xff01 && r <= 0xff5e:
@@ -18,7 +19,41 @@ func fold(r rune) rune {
 	case r == '\u3000':
 		return ' '
 	}
+	if simple, ok := simplified[r]; ok {
+		return simple
+	}
 	return unicode.ToLower(r)
+}
+
+// variants are pairs of a traditional (or Japanese) character and the simplified
+// one that stands for it in the index, for the characters of common things.
+const variants = `貓猫鳥鸟魚鱼馬马龍龙龜龟亀龟車车飛飞機机雞鸡鶏鸡鴨鸭鵝鹅豬猪獅狮蟲虫蝦虾貝贝樹树葉叶雲云風风電电氷冰島岛門门鑰钥寶宝錢钱劍剑剣剑書书燈灯氣气気气頭头體体國国園园學学場场塊块陽阳極极熱热潛潜艦舰戰战戦战騎骑隊队獸兽獣兽鯨鲸鯊鲨鳳凤鷹鹰鴿鸽蝸蜗蟻蚁螞蚂蘋苹蘿萝麵面麥麦餅饼個个隻只條条輛辆紅红綠绿緑绿藍蓝黃黄銀银圓圆遊游戲戏裡里從从來来過过們们這这進进開开關关擊击尋寻賽赛競竞險险殭僵靈灵飼饲貨货輪轮礦矿鑽钻蟬蝉蠍蝎鱷鳄鸚鹦鵡鹉蘆芦筍笋薑姜醬酱飯饭湯汤藥药膠胶線线網网絲丝鞋鞋襪袜褲裤裝装衛卫導导彈弹槍枪盜盗賊贼長长腦脑臉脸髮发鬍胡`
+
+var simplified = func() map[rune]rune {
+	m := map[rune]rune{}
+	runes := []rune(variants)
+	for i := 0; i+1 < len(runes); i += 2 {
+		m[runes[i]] = runes[i+1]
+	}
+	return m
+}()
+
+// Fold makes writing that differs in form only the same: case, katakana and
+// hiragana, traditional and simplified characters. The result has the length of
+// s, so that offsets hold in both; what would change the length stays.
+func Fold(s string) string {
+	var b strings.Builder
+	b.Grow(len(s))
+	for i, r := range s {
+		_, n := utf8.DecodeRuneInString(s[i:])
+		f := fold(r)
+		if utf8.RuneLen(f) != n {
+			b.WriteString(s[i : i+n])
+			continue
+		}
+		b.WriteRune(f)
+	}
+	return b.String()
 }
 
 // isWord reports whether r belongs to a word that is written with spaces.

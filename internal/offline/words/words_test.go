@@ -77,6 +77,7 @@ func TestLookup(t *testing.T) {
 		{"cat", "cat", Exact}, {"cats", "cat", Exact}, {"a cat", "cat", Exact}, {"Kitten", "cat", Exact},
 		{"ネコ", "cat", Exact}, {"ねこ", "cat", Exact}, {"猫", "cat", Exact}, {"子猫", "cat", Exact}, {"小猫", "cat", Exact}, {"貓", "cat", Exact},
 		{"イヌ", "dog", Exact}, {"いぬ", "dog", Exact}, {"犬", "dog", Exact}, {"子犬", "dog", Exact}, {"小狗", "dog", Exact}, {"狗", "dog", Exact},
+		{"小鳥", "bird", Exact}, {"飛船", "spaceship", Exact}, {"鯊魚", "shark", Exact}, {"機器人", "robot", Exact}, {"賽車", "racing car", Exact},
 		{"penguins", "penguin", Exact}, {"ペンギン", "penguin", Exact}, {"企鹅", "penguin", Exact},
 		{"aliens", "alien", Exact}, {"宇宙人", "alien", Exact}, {"外星人", "alien", Exact},
 		{"race car", "racing car", Exact}, {"レーシングカー", "racing car", Exact},
@@ -142,6 +143,16 @@ func TestCommonNamesAreExact(t *testing.T) {
 			if len(m) == 0 || m[0].Rank != Exact {
 				t.Errorf("common.tsv:%d: %q is not found as an exact name", number+1, name)
 			}
+		}
+	}
+}
+
+func TestFoldKeepsOffsets(t *testing.T) {
+	for in, want := range map[string]string{
+		"Blue DOG": "blue dog", "ピンクのネコ": "ぴんくのねこ", "紅色的貓": "红色的猫", "İx": "İx", "\xffA": "\xffa", "Ｘ": "Ｘ", "": "",
+	} {
+		if got := Fold(in); got != want || len(got) != len(in) {
+			t.Errorf("%q becomes %q, want %q", in, got, want)
 		}
 	}
 }

@@ -440,6 +440,62 @@ func TestFileThatCannotBeWritten(t *testing.T) {
 	b.want(exitFailed, "could not be written: not a directory. Choose another --out", "wait")
 }
 
+// The state folder may lie on another file system than the project.
+func TestStateOnAnotherFileSystem(t *testing.T) {
+	b := newBox(t)
+	shm, err := os.MkdirTemp("/dev/shm", "imagetool-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(shm); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Setenv("DREAMCORE_STATE", shm)
+	b.state = shm
+	b.want(exitOK, "ordered", b.orderArgs("a cat", "cat.png")...)
+	b.want(exitOK, "All 1", "wait")
+	checkPicture(t, b.path("cat.png"), 96, 64)
+	files, err := os.ReadDir(filepath.Dir(b.path("cat.png")))
+	if err != nil || len(files) != 1 {
+		t.Errorf("beside the picture lies more: %v, %v", files, err)
+	}
+}
+
+// A later order for the same file takes the place of an earlier one.
+func TestLaterOrderForTheSameFileWins(t *testing.T) {
+	b := newBox(t)
+	release := make(chan struct{})
+	asked := make(chan struct{}, 2)
+	b.before = func(_ http.ResponseWriter, prompt string, _ int) bool {
+		if prompt == "a cat" {
+			asked <- struct{}{}
+			<-release
+		}
+		return false
+	}
+	b.want(exitOK, "ordered", b.orderArgs("a cat", "hero.png")...)
+	select {
+	case <-asked:
+	case <-time.After(time.Minute):
+		t.Fatal("the order's process does not ask")
+	}
+	b.want(exitOK, "ordered", b.orderArgs("a dog", "hero.png")...)
+	b.want(exitOK, "All 1", "wait")
+	before, err := os.ReadFile(b.path("hero.png"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(release)
+	b.settle()
+	after, err := os.ReadFile(b.path("hero.png"))
+	if err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the earlier order wrote over the later one: %v", err)
+	}
+	b.want(exitOK, "All 1", "wait")
+}
+
 // The toolkit goes into every sandbox: it must not carry the pictures.
 func TestStaysSmall(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").Output()

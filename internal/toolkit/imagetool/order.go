@@ -127,7 +127,7 @@ func (f folder) save(o order) error {
 	if err != nil {
 		return fmt.Errorf("save order %s: %w", o.ID, err)
 	}
-	if err := writeFile(f.file(o.ID), data); err != nil {
+	if err := writeFile(f.file(o.ID), f.dir, data); err != nil {
 		return fmt.Errorf("save order %s: %w", o.ID, err)
 	}
 	return nil
@@ -219,9 +219,19 @@ func flock(path string) (*os.File, error) {
 }
 
 // writeFile writes data under a name in one step: readers see the old file or
-// the whole new one.
-func writeFile(path string, data []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".part-")
+// the whole new one. Unfinished files stand in scratch, so that a process that
+// is killed leaves nothing beside the file.
+func writeFile(path, scratch string, data []byte) error {
+	err := replaceFile(path, scratch, data)
+	if errors.Is(err, syscall.EXDEV) {
+		// Another file system: there the unfinished file must stand beside it.
+		err = replaceFile(path, filepath.Dir(path), data)
+	}
+	return err
+}
+
+func replaceFile(path, scratch string, data []byte) error {
+	tmp, err := os.CreateTemp(scratch, ".part-")
 	if err != nil {
 		return err
 	}

@@ -304,7 +304,7 @@ func (w *worker) write(data []byte) *trouble {
 	if w.forgotten() {
 		return nil
 	}
-	if err := writeFile(w.order.Path, data); err != nil {
+	if err := writeFile(w.order.Path, w.folder.dir, data); err != nil {
 		return bad(err)
 	}
 	w.order.State, w.order.Note, w.order.Args = done, "", nil
