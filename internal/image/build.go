@@ -97,14 +97,14 @@ func (s *Store) build(ctx context.Context, o BuildOptions) (BuildResult, error) 
 		}
 	}
 	report(o.Progress, StagePrepare, 0, 0)
+	if err := s.ready(ctx, o.Log); err != nil {
+		return BuildResult{}, err
+	}
 	unlock, err := s.lock(ctx, "image.build", lockPatience)
 	if err != nil {
 		return BuildResult{}, err
 	}
 	defer unlock()
-	if err := s.ready(ctx, o.Log); err != nil {
-		return BuildResult{}, err
-	}
 	work, err := s.temp()
 	if err != nil {
 		return BuildResult{}, err

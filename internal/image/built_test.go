@@ -142,7 +142,10 @@ func TestBuiltImageTree(t *testing.T) {
 			t.Errorf("%s is there: %v", gone, err)
 		}
 	}
-	for _, dir := range []string{"workspace", "tmp", "run", "dev", "root", "var/log", "var/cache"} {
+	if entries, err := fs.ReadDir(root.FS(), "run"); err != nil || len(entries) != 1 || entries[0].Name() != path.Base(mountPoint) {
+		t.Errorf("run holds more than the mount point: %v %v", entries, err)
+	}
+	for _, dir := range []string{"workspace", "tmp", mountPoint, "dev", "root", "var/log", "var/cache"} {
 		if entries, err := fs.ReadDir(root.FS(), dir); err != nil || len(entries) != 0 {
 			t.Errorf("%s is not an empty folder: %v %v", dir, entries, err)
 		}

@@ -28,6 +28,10 @@ var leftover = []string{
 	"root/",
 }
 
+// mountPoint is where a sandbox finds its host. It is part of the image because
+// runsc makes a missing one in the image's own folder, which nothing may write.
+const mountPoint = "run/dreamcore"
+
 // User of the sandbox.
 const (
 	userName = "user"
@@ -41,6 +45,9 @@ func finish(root *os.Root, def Definition, c Contents) error {
 		if err := empty(root, p); err != nil {
 			return fmt.Errorf("trim %s: %w", p, err)
 		}
+	}
+	if err := root.Mkdir(mountPoint, 0o700); err != nil {
+		return fmt.Errorf("make the mount point: %w", err)
 	}
 	if err := addUser(root); err != nil {
 		return fmt.Errorf("add the user: %w", err)

@@ -67,7 +67,7 @@ func TestFinishLeavesNothingOfTheMachine(t *testing.T) {
 			t.Errorf("%s holds %q, %v", name, data, err)
 		}
 	}
-	for name, owner := range map[string]uint32{"workspace": 1000, "home/user": 1000, "home/user/.profile": 1000, "usr/bin/su": 0} {
+	for name, owner := range map[string]uint32{"workspace": 1000, "run/dreamcore": 0, "home/user": 1000, "home/user/.profile": 1000, "usr/bin/su": 0} {
 		info, err := root.Lstat(name)
 		if err != nil {
 			t.Fatal(err)
