@@ -46,6 +46,30 @@ $(RUNSC):
 image: build ## build the sandbox image, unless the locked one is there
 	$(BIN) image build
 
+# Debian packages that the tests need on the host (the image has its own).
+TESTDEPS := chromium-headless-shell
+# Everything but whole-binary tests first: they need the machine for themselves.
+test: lint setup testdeps ## run every test; a skipped one is a failure
+	{ go test -json -count=1 -timeout 30m $$(go list ./... | grep -v /test/e2e) || true; \
+	  go test -json -count=1 -timeout 50m ./test/e2e || true; } | go run ./test/summary
+
+testdeps:
+	@if ! command -v chromium-headless-shell >/dev/null; then \
+	  if [ "$$(id -u)" = 0 ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(TESTDEPS); \
+	  else echo "the browser tests need a package, run: sudo apt-get install $(TESTDEPS)"; exit 1; fi; fi
+
+test-long: setup testdeps ## hours: soak with kills, long fuzzing; resumable; report in docs/reports/long.md
+	go run ./test/long
+
+lint: ## formatters and linters
+	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt: $$out"; exit 1; }
+	go vet ./...
+	go tool -modfile=tools/go.mod staticcheck ./...
+
+bench: setup ## each speed beside its floor in the same run
+	go test -run '^$$' -bench . -benchtime 20x ./internal/engine ./internal/keyproxy
+	go test -run '^$$' -bench . -benchtime 3x -timeout 30m ./test/e2e
+
 clean: ## remove what was built, but not the cache
 	rm -rf bin
 	find $(PAYLOAD) -type f ! -name .gitkeep -delete
@@ -53,4 +77,4 @@ clean: ## remove what was built, but not the cache
 distclean: clean ## remove the cache too
 	rm -rf $(DREAMCORE_CACHE)
 
-.PHONY: help demo serve setup build payload image clean distclean
+.PHONY: help demo serve setup build payload image test testdeps test-long lint bench clean distclean

@@ -82,8 +82,15 @@ func (p *Proxy) addModel(m config.Model, to map[dreamcore.Feature]keyproxy.Upstr
 		log.Info("language model", "decision", "operator's", "model", m.Name, "api", m.API)
 		return nil
 	}
-	// A key like an operator's, so that what is promised of keys is tried here too.
-	key := dreamcore.NewSecret("sk-builtin-" + dreamcore.NewToken(40))
+	// A key like an operator's, so that what is promised of keys is tried here
+	// too; a key file may plant a known one.
+	key, err := keyOf(m.KeyFile)
+	if err != nil {
+		return err
+	}
+	if key.IsZero() {
+		key = dreamcore.NewSecret("sk-builtin-" + dreamcore.NewToken(40))
+	}
 	model, err := offline.New(offline.Config{Key: key, Log: log, AllowMarkers: m.TestMarkers})
 	if err != nil {
 		return err
