@@ -2,13 +2,14 @@
 // clouds, hills one behind the other, and scenery pictures standing on them.
 //
 //   var back = Kit.backdrop({palette: g.palette, night: false, scenery: g.pictures.scenery,
-//                            horizon: 0.7, hills: 3, clouds: true, seed: 1});
+//                            horizon: 0.7, hills: 3, seed: 1, look: g.data.look});
 //   back.draw(ctx, cameraX, cameraY, seconds);
 //
 // palette: sky (top), sky2 (at the horizon), ground, ground2, accent.
+// look, in game.json: {"sun": false, "clouds": false, "bubbles": true} is under the sea.
 Kit.backdrop = function (options) {
   "use strict";
-  var o = Object.assign({ horizon: 0.72, hills: 3, clouds: true, sun: true, scenery: [], seed: 7 }, options);
+  var o = Object.assign({ horizon: 0.72, hills: 3, clouds: true, sun: true, bubbles: false, scenery: [], seed: 7 }, options, options.look);
   var color = Kit.color, draw = Kit.draw, p = o.palette, layers = [], sky = null, forW = 0, forH = 0, forScale = 0;
   var sky2 = p.sky2 || color.light(p.sky, 0.5), ground2 = p.ground2 || color.dark(p.ground, 0.3);
   var dark = o.night || color.bright(p.sky) < 0.28;
@@ -25,7 +26,7 @@ Kit.backdrop = function (options) {
     c.fillStyle = draw.fade(c, 0, line * 1.05, [p.sky, color.mix(p.sky, sky2, 0.55), sky2]);
     c.fillRect(0, 0, w, h);
     var random = DreamCoreSDK2.random("sky" + o.seed), i;
-    if (dark) {
+    if (dark && !o.bubbles) {
       for (i = 0; i < 130; i++) {
         c.globalAlpha = 0.25 + random() * 0.75;
         c.fillStyle = random() < 0.2 ? color.light(p.accent, 0.5) : "#ffffff";
@@ -62,7 +63,7 @@ Kit.backdrop = function (options) {
       var t = i / (puffs - 1) - 0.5;
       list.push([x + t * size * 1.7, y - Math.cos(t * 3) * size * 0.26, size * (0.28 + 0.2 * Math.cos(t * 2.6) + random() * 0.08)]);
     }
-    [[color.mix(tone, p.sky, 0.32), 0.1], [tone, 0]].forEach(function (pass) {
+    [[color.mix(tone, color.bright(p.sky) > 0.8 ? color.dark(p.sky, 0.4) : p.sky, 0.32), 0.1], [tone, 0]].forEach(function (pass) {
       c.fillStyle = pass[0];
       c.beginPath();
       list.forEach(function (q) {
@@ -114,6 +115,26 @@ Kit.backdrop = function (options) {
     }) };
   }
 
+  function bubbleLayer(w, h, depth) { // they rise: draw moves this layer upwards
+    var random = DreamCoreSDK2.random("bubble" + depth + o.seed);
+    return { rise: 26 + depth * 40, speed: 0.2 + depth * 0.3, drift: 0, span: w, y: 0, image: draw.sheet(w, h, function (c) {
+      for (var i = 0; i < 16; i++) {
+        var r = 3 + random() * (6 + depth * 9), x = r + random() * (w - 2 * r), y = r + random() * (h - 2 * r);
+        c.fillStyle = "rgba(255,255,255,0.12)";
+        c.strokeStyle = "rgba(255,255,255,0.5)";
+        c.lineWidth = 1.5;
+        c.beginPath();
+        c.arc(x, y, r, 0, 7);
+        c.fill();
+        c.stroke();
+        c.fillStyle = "rgba(255,255,255,0.7)";
+        c.beginPath();
+        c.arc(x - r * 0.35, y - r * 0.35, r * 0.22, 0, 7);
+        c.fill();
+      }
+    }) };
+  }
+
   function build(w, h) {
     forW = w;
     forH = h;
@@ -122,6 +143,7 @@ Kit.backdrop = function (options) {
     layers = [];
     if (o.clouds) layers.push(cloudLayer(w, h, 0, 5), cloudLayer(w, h, 0.6, 4));
     for (var i = 0; i < o.hills; i++) layers.push(hillLayer(w, h, i));
+    if (o.bubbles) layers.push(bubbleLayer(w, h, 0), bubbleLayer(w, h, 1));
   }
 
   return {
@@ -133,7 +155,11 @@ Kit.backdrop = function (options) {
         var x = -((cameraX * l.speed + seconds * l.drift) % l.span);
         if (x > 0) x -= l.span;
         var y = l.y - (cameraY || 0) * l.speed;
-        for (; x < w; x += l.span) draw.lay(ctx, l.image, x, y);
+        if (l.rise) y = -((seconds * l.rise) % h);
+        for (; x < w; x += l.span) {
+          draw.lay(ctx, l.image, x, y);
+          if (l.rise) draw.lay(ctx, l.image, x, y + h);
+        }
       });
     },
   };

@@ -9,7 +9,7 @@
 
   function load(g) {
     var p = g.palette, size = g.numbers.size;
-    back = Kit.backdrop({ palette: p, night: g.rules.night, scenery: g.pictures.scenery.slice(0, 1), horizon: 0.78, hills: 3, seed: 5 });
+    back = Kit.backdrop({ palette: p, night: g.rules.night, scenery: g.pictures.scenery.slice(0, 1), horizon: 0.78, hills: 3, seed: 5, look: g.data.look });
     art = {
       hero: Kit.draw.sticker(g.pictures.hero, size, "#ffffff"),
       foes: g.pictures.foes.map(function (x) { return Kit.draw.sticker(x, 48, Kit.color.dark(p.ground2, 0.75), 3); }),

@@ -8,7 +8,7 @@
   // load: pictures are cut out once.
   function load(g) {
     var p = g.palette, size = g.numbers.size;
-    back = Kit.backdrop({ palette: p, night: g.rules.night, scenery: g.pictures.scenery, horizon: 0.8, hills: 3, clouds: true, seed: 3 });
+    back = Kit.backdrop({ palette: p, night: g.rules.night, scenery: g.pictures.scenery, horizon: 0.8, hills: 3, seed: 3, look: g.data.look });
     art = {
       hero: Kit.draw.sticker(g.pictures.hero, size, "#ffffff"),
       foes: g.pictures.foes.map(function (x) { return Kit.draw.sticker(x, 96, Kit.color.dark(p.sky, 0.7), 4); }),

@@ -7,7 +7,7 @@
 
   function load(g) {
     var p = g.palette;
-    back = Kit.backdrop({ palette: p, night: g.rules.night, scenery: g.pictures.scenery, horizon: 0.8, hills: 3, seed: 9 });
+    back = Kit.backdrop({ palette: p, night: g.rules.night, scenery: g.pictures.scenery, horizon: 0.8, hills: 3, seed: 9, look: g.data.look });
     art = {
       hero: Kit.draw.sticker(g.pictures.hero, g.numbers.size, "#ffffff"),
       foes: g.pictures.foes.map(function (x) { return Kit.draw.sticker(x, 62, "#ff3b4e", 4); }),
