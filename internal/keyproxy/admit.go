@@ -23,6 +23,8 @@ const (
 	frameTokens = 2_000
 	// minOutput is the least output worth asking for when a budget runs out.
 	minOutput = 256
+	// ownBytes is what our own fields may add to a body.
+	ownBytes = 1 << 10
 	// responseBytes is the most that one answer may have.
 	responseBytes = 64 << 20
 	// minResponseBytes is the least that an answer needs.
@@ -68,8 +70,9 @@ func (c *call) admit() *stop {
 // reserve bounds the output and holds what the call may cost at most.
 func (c *call) reserve() (budget.Reservation, *stop) {
 	accounts := c.terms.accounts()
-	size := int64(len(c.body.Append(nil)))
-	input := inputBound(&c.body, size)
+	// Writing the body anew never makes it longer, but for the fields we set.
+	size := c.rec.BytesIn + ownBytes
+	input := inputBound(&c.body, c.rec.BytesIn) // frameTokens covers our own fields
 	for range 4 { // another call may take what was left in between
 		left, err := c.p.ledger.Left(accounts...)
 		if err != nil {

@@ -52,7 +52,7 @@ func (c *call) forward() (s *stop) {
 	if c.op.Finish != nil {
 		c.op.Finish(&c.body, stream)
 	}
-	body := c.body.Append(nil)
+	body := c.body.Append(make([]byte, 0, c.rec.BytesIn+ownBytes))
 	limit := res.Amount.Bytes - int64(len(body))
 	ctx, watch, done := c.watch(stream)
 	defer done()

@@ -40,7 +40,7 @@ func (c *call) image() *stop {
 	}
 	ch := &charge{images: res.Amount.Images}
 	defer func() { c.settle(res, ch) }()
-	body := c.body.Append(nil)
+	body := c.body.Append(make([]byte, 0, c.rec.BytesIn+ownBytes))
 	ctx, watch, done := c.watch(false)
 	defer done()
 	var data []byte

@@ -45,7 +45,7 @@ func (c *call) relay(ctx context.Context, resp *http.Response, watch func(time.D
 			c.w.Header().Set("Cache-Control", "no-store")
 			c.began, c.rec.Status = true, http.StatusOK
 		}
-		if len(out.buf) == 0 || rd.more() && len(out.buf) < 32<<10 {
+		if len(out.buf) == 0 || c.rec.BytesOut > 0 && len(out.buf) < 32<<10 && rd.more() {
 			continue // several events that came at once go out at once
 		}
 		if s := c.send(out.buf); s != nil {
@@ -253,7 +253,10 @@ func (k *cleaner) take(ev event) {
 	if changed {
 		data = ev.json.Append(nil)
 	}
-	k.write(ev.name, k.clean(data))
+	if len(deltas) == 0 || !k.harmless(&ev.json, deltas) {
+		data = k.clean(data)
+	}
+	k.write(ev.name, data)
 	if k.ch.meter.Done() {
 		k.flush()
 	}
@@ -269,7 +272,7 @@ func (k *cleaner) piece(ev event, deltas []provider.Delta, i int) (changed bool)
 	}
 	before := t.stream.Held()
 	in := d.Piece.Text()
-	out := string(t.stream.Push([]byte(in)))
+	out := t.stream.Push(in)
 	after := t.stream.Held()
 	if before == 0 && after > 0 {
 		k.pending++
@@ -291,6 +294,30 @@ func (k *cleaner) piece(ev event, deltas []provider.Delta, i int) (changed bool)
 	return true
 }
 
+// harmless reports whether no text of an event but its deltas, which went
+// through their own streams, holds a secret. Deltas are nearly all of a stream,
+// and so are not searched twice.
+func (k *cleaner) harmless(v *strictjson.Value, deltas []provider.Delta) bool {
+	secrets := k.call.up.redact
+	for i := range v.Len() {
+		if v.Kind == strictjson.Object && !secrets.Clean(v.Name(i)) {
+			return false
+		}
+		if !k.harmless(v.At(i), deltas) {
+			return false
+		}
+	}
+	if v.Kind != strictjson.String {
+		return true
+	}
+	for _, d := range deltas {
+		if d.Piece == v {
+			return true
+		}
+	}
+	return secrets.Clean(v.Text())
+}
+
 // flush sends what is held back of every text, each in an event like its last.
 func (k *cleaner) flush() {
 	if k.pending == 0 {
@@ -300,7 +327,7 @@ func (k *cleaner) flush() {
 		if t.stream.Held() == 0 {
 			continue
 		}
-		*t.piece = strictjson.Str(string(t.stream.Flush()))
+		*t.piece = strictjson.Str(t.stream.Flush())
 		for _, o := range t.others {
 			*o = strictjson.Str("")
 		}

@@ -11,6 +11,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"math/bits"
 )
 
 // Placeholder stands where a secret stood.
@@ -30,8 +31,15 @@ type pattern struct {
 // nil Set removes nothing.
 type Set struct {
 	patterns []pattern
-	first    [256]bool // bytes with which a match can begin
+	// begin and second hold, for a byte, one bit per pattern of which it may be
+	// the first and the second unit, written as itself.
+	begin, second [256]uint64
+	first         [256]bool // whether a match may begin with this byte at all
+	all           uint64
 }
+
+// text is what can be searched.
+type text interface{ ~string | ~[]byte }
 
 var plainFold, hexFold, base64Fold = folds()
 
@@ -47,8 +55,14 @@ func folds() (plain, hexa, b64 [256]byte) {
 	return plain, hexa, b64
 }
 
+// MaxSecrets is how many secrets a set can have.
+const MaxSecrets = 12
+
 // New builds a set. Each secret has at least MinSecretBytes.
 func New(secrets ...string) (*Set, error) {
+	if len(secrets) > MaxSecrets {
+		return nil, fmt.Errorf("%d secrets, at most %d are possible", len(secrets), MaxSecrets)
+	}
 	s := &Set{}
 	for _, secret := range secrets {
 		if len(secret) < MinSecretBytes {
@@ -69,14 +83,28 @@ func New(secrets ...string) (*Set, error) {
 }
 
 func (s *Set) add(text string, fold *[256]byte) {
-	p := pattern{text: text, fold: fold}
-	s.patterns = append(s.patterns, p)
+	bit := uint64(1) << len(s.patterns)
+	s.patterns = append(s.patterns, pattern{text: text, fold: fold})
+	s.all |= bit
+	s.first['%'], s.first['\\'] = true, true
 	for i := range 256 {
 		if fold[i] == fold[text[0]] {
+			s.begin[i] |= bit
 			s.first[i] = true
 		}
+		if fold[i] == fold[text[1]] || i == '%' || i == '\\' {
+			s.second[i] |= bit
+		}
 	}
-	s.first['%'], s.first['\\'] = true, true
+}
+
+// escaped returns the patterns that can begin at the escape b[i:].
+func escaped[T text](s *Set, b T, i int) uint64 {
+	c, n := unit(b, i)
+	if n == 0 {
+		return s.all
+	}
+	return s.begin[b[i]] | s.begin[c]
 }
 
 // match states.
@@ -88,7 +116,7 @@ const (
 
 // unit decodes the unit at b[i:]: its byte and its length; 0 means that the
 // input ends inside it, 1 that it stands for itself.
-func unit(b []byte, i int) (c byte, n int) {
+func unit[T text](b T, i int) (c byte, n int) {
 	switch b[i] {
 	case '%':
 		if i+2 < len(b) {
@@ -97,8 +125,8 @@ func unit(b []byte, i int) (c byte, n int) {
 			}
 			return '%', 1
 		}
-		for _, x := range b[i+1:] {
-			if nibble(x) < 0 {
+		for k := i + 1; k < len(b); k++ {
+			if nibble(b[k]) < 0 {
 				return '%', 1
 			}
 		}
@@ -139,13 +167,11 @@ func nibble(c byte) int {
 	return -1
 }
 
-// at tries p at b[i:]; n is the length of a whole match.
-func (p pattern) at(b []byte, i int) (state, n int) { return p.from(0, b, i, i) }
-
-// from matches the pattern from byte k on at b[i:]. A secret may itself hold %
+// match matches p from its byte k on at b[i:]; n is the length of a whole
+// match, which began at start. A secret may itself hold %
 // or \, so where one stands there are two readings: as the beginning of a unit
 // and as itself.
-func (p pattern) from(k int, b []byte, i, start int) (state, n int) {
+func match[T text](p *pattern, k int, b T, i, start int) (state, n int) {
 	for ; k < len(p.text); k++ {
 		if i >= len(b) {
 			return partial, 0
@@ -153,12 +179,12 @@ func (p pattern) from(k int, b []byte, i, start int) (state, n int) {
 		want := p.fold[p.text[k]]
 		c, w := unit(b, i)
 		if w != 1 && b[i] == p.text[k] {
-			if state, n := p.from(k+1, b, i+1, start); state == yes || state == partial && w != 0 && p.fold[c] != want {
+			if state, n := match(p, k+1, b, i+1, start); state == yes || state == partial && w != 0 && p.fold[c] != want {
 				return state, n
 			} else if state == partial {
 				// Undecided as itself; the other reading may still say yes.
 				if w != 0 {
-					if state, n := p.from(k+1, b, i+w, start); state == yes {
+					if state, n := match(p, k+1, b, i+w, start); state == yes {
 						return yes, n
 					}
 				}
@@ -176,103 +202,123 @@ func (p pattern) from(k int, b []byte, i, start int) (state, n int) {
 	return yes, i - start
 }
 
-// scan appends to dst what of b is decided and clean, and returns how many
-// bytes of b it used. final: nothing will follow, so everything is decided.
-func (s *Set) scan(dst, b []byte, final bool) (out []byte, used int) {
-	start := 0
-next:
-	for i := 0; i < len(b); i++ {
-		if !s.first[b[i]] {
+// find returns where in b, from byte at on, the first match begins: a whole one
+// of n bytes, or (n is 0) an unfinished one. Without either, at is len(b).
+func find[T text](s *Set, b T, at int) (begin, n int) {
+	for i := at; i < len(b); i++ {
+		c := b[i]
+		if !s.first[c] {
 			continue
 		}
+		m := s.begin[c]
+		if c == '%' || c == '\\' {
+			m = escaped(s, b, i)
+		} else if m != 0 && i+1 < len(b) {
+			m &= s.second[b[i+1]] // most often nothing is left of it
+		}
 		hold := false
-		for _, p := range s.patterns {
-			switch state, n := p.at(b, i); state {
+		for ; m != 0; m &= m - 1 {
+			switch state, n := match(&s.patterns[bits.TrailingZeros64(m)], 0, b, i, i); state {
 			case yes:
-				dst = append(append(dst, b[start:i]...), Placeholder...)
-				start = i + n
-				i = start - 1
-				continue next
+				return i, n
 			case partial:
 				hold = true
 			}
 		}
-		if hold && !final {
+		if hold {
+			return i, 0
+		}
+	}
+	return len(b), 0
+}
+
+// scan appends to dst what of b is decided and clean, and returns how many
+// bytes of b it used. final: nothing will follow, so everything is decided.
+func scan[T text](s *Set, dst []byte, b T, final bool) (out []byte, used int) {
+	start, from := 0, 0
+	for {
+		i, n := find(s, b, from)
+		switch {
+		case i == len(b):
+			return append(dst, b[start:]...), len(b)
+		case n > 0:
+			dst = append(append(dst, b[start:i]...), Placeholder...)
+			start = i + n
+			from = start
+		case final:
+			from = i + 1
+		default:
 			return append(dst, b[start:i]...), i
 		}
 	}
-	return append(dst, b[start:]...), len(b)
 }
 
 // Bytes returns b without secrets; b itself when there are none.
 func (s *Set) Bytes(b []byte) []byte {
-	if s == nil || !s.suspect(b) {
+	if s == nil || clean(s, b) {
 		return b
 	}
-	out, _ := s.scan(make([]byte, 0, len(b)), b, true)
+	out, _ := scan(s, make([]byte, 0, len(b)), b, true)
 	return out
 }
 
-// suspect reports whether b holds any whole match; it allocates nothing.
-func (s *Set) suspect(b []byte) bool {
-	for i := 0; i < len(b); i++ {
-		if !s.first[b[i]] {
-			continue
-		}
-		for _, p := range s.patterns {
-			if state, _ := p.at(b, i); state == yes {
-				return true
-			}
+// clean reports whether b holds no whole match; it allocates nothing.
+func clean[T text](s *Set, b T) bool {
+	for at := 0; ; at++ {
+		var n int
+		if at, n = find(s, b, at); n > 0 || at == len(b) {
+			return n == 0
 		}
 	}
-	return false
 }
+
+// Clean reports whether t holds no secret.
+func (s *Set) Clean(t string) bool { return s == nil || clean(s, t) }
 
 // Text is Bytes for strings.
 func (s *Set) Text(t string) string {
-	if s == nil {
+	if s == nil || clean(s, t) {
 		return t
 	}
-	b := []byte(t)
-	if !s.suspect(b) {
-		return t
-	}
-	return string(s.Bytes(b))
+	out, _ := scan(s, make([]byte, 0, len(t)), t, true)
+	return string(out)
 }
 
 // Stream removes secrets from text that comes in pieces. A tail that may be the
 // beginning of a secret is held back until it is decided.
 type Stream struct {
 	set  *Set
-	tail []byte
+	tail string
 }
 
 // Stream begins a new one.
 func (s *Set) Stream() *Stream { return &Stream{set: s} }
 
 // Push takes a piece and returns what may go out.
-func (st *Stream) Push(piece []byte) []byte {
+func (st *Stream) Push(piece string) string {
 	if st.set == nil {
 		return piece
 	}
-	b := piece
-	if len(st.tail) > 0 {
-		b = append(st.tail, piece...)
+	if st.tail == "" {
+		if at, _ := find(st.set, piece, 0); at == len(piece) {
+			return piece
+		}
 	}
-	out, used := st.set.scan(nil, b, false)
-	st.tail = append([]byte(nil), b[used:]...)
-	return out
+	b := st.tail + piece
+	out, used := scan(st.set, nil, b, false)
+	st.tail = b[used:]
+	return string(out)
 }
 
 // Held returns the number of bytes that are held back.
 func (st *Stream) Held() int { return len(st.tail) }
 
 // Flush returns what was held back; nothing will follow.
-func (st *Stream) Flush() []byte {
-	if len(st.tail) == 0 {
-		return nil
+func (st *Stream) Flush() string {
+	if st.tail == "" {
+		return ""
 	}
-	out, _ := st.set.scan(nil, st.tail, true)
-	st.tail = nil
-	return out
+	out, _ := scan(st.set, nil, st.tail, true)
+	st.tail = ""
+	return string(out)
 }

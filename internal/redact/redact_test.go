@@ -75,7 +75,7 @@ func TestR02EveryBorder(t *testing.T) {
 		want := string(s.Bytes([]byte(in)))
 		for cut := range len(in) + 1 {
 			st := s.Stream()
-			out := string(st.Push([]byte(in[:cut]))) + string(st.Push([]byte(in[cut:]))) + string(st.Flush())
+			out := st.Push(in[:cut]) + st.Push(in[cut:]) + st.Flush()
 			if out != want {
 				t.Fatalf("%s cut at %d: %q, want %q", name, cut, out, want)
 			}
@@ -83,9 +83,9 @@ func TestR02EveryBorder(t *testing.T) {
 		st := s.Stream()
 		var out string
 		for i := range len(in) {
-			out += string(st.Push([]byte(in[i : i+1])))
+			out += st.Push(in[i : i+1])
 		}
-		if out += string(st.Flush()); out != want {
+		if out += st.Flush(); out != want {
 			t.Fatalf("%s byte by byte: %q, want %q", name, out, want)
 		}
 	}
@@ -100,12 +100,12 @@ func TestOrdinaryTextStays(t *testing.T) {
 			t.Errorf("%q became %q", in, out)
 		}
 		st := s.Stream()
-		if out := string(st.Push([]byte(in))) + string(st.Flush()); out != in {
+		if out := st.Push(in) + st.Flush(); out != in {
 			t.Errorf("stream: %q became %q", in, out)
 		}
 	}
 	var none *Set
-	if none.Text("x") != "x" || string(none.Stream().Push([]byte("y"))) != "y" {
+	if none.Text("x") != "x" || none.Stream().Push("y") != "y" {
 		t.Error("a set of no secrets changed something")
 	}
 }
@@ -132,7 +132,7 @@ func FuzzStream(f *testing.F) {
 		var out []byte
 		for rest := in; len(rest) > 0; {
 			n := 1 + rnd.IntN(len(rest))
-			out = append(out, st.Push(rest[:n])...)
+			out = append(out, st.Push(string(rest[:n]))...)
 			rest = rest[n:]
 		}
 		out = append(out, st.Flush()...)

@@ -235,22 +235,29 @@ func (p *parser) number(v *Value) error {
 	return nil
 }
 
+// ends marks the bytes at which plain text of a string ends.
+var ends = func() (t [256]bool) {
+	for c := range 0x20 {
+		t[c] = true
+	}
+	t['"'], t['\\'] = true, true
+	return t
+}()
+
 // str reads a string. Text without escapes shares the input's memory.
 func (p *parser) str() (string, error) {
 	p.i++
-	start := p.i
-	for p.i < len(p.s) {
-		switch c := p.s[p.i]; {
-		case c == '"':
-			p.i++
-			return p.s[start : p.i-1], nil
-		case c == '\\':
-			return p.escaped(start)
-		case c < 0x20:
-			return "", p.syntax()
-		default:
-			p.i++
-		}
+	start, i := p.i, p.i
+	for i < len(p.s) && !ends[p.s[i]] {
+		i++
+	}
+	p.i = i
+	switch p.peek() {
+	case '"':
+		p.i++
+		return p.s[start:i], nil
+	case '\\':
+		return p.escaped(start)
 	}
 	return "", p.syntax()
 }
