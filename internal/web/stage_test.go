@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"net"
@@ -34,6 +35,8 @@ type testStage struct {
 	host   *gamehost.Host
 	log    *lines
 	config Config
+
+	games http.HandlerFunc // what answers for the game host
 }
 
 // lines is a log that may be written from many goroutines.
@@ -66,6 +69,17 @@ func (q noQueue) Cancel(ctx context.Context, id dreamcore.JobID) error {
 
 func newStage(t *testing.T, change ...func(*Config)) *testStage {
 	t.Helper()
+	return openStage(t, false, change...)
+}
+
+// newWildcardStage gives each game an origin of its own.
+func newWildcardStage(t *testing.T) *testStage {
+	t.Helper()
+	return openStage(t, true)
+}
+
+func openStage(t *testing.T, wildcard bool, change ...func(*Config)) *testStage {
+	t.Helper()
 	dir := t.TempDir()
 	s := &testStage{t: t, log: &lines{}}
 	var err error
@@ -79,7 +93,11 @@ func newStage(t *testing.T, change ...func(*Config)) *testStage {
 	log := slog.New(slog.NewTextHandler(s.log, nil))
 	appServer, gameServer := listen(t), listen(t)
 	s.app = "http://" + appServer.Listener.Addr().String()
-	s.host, err = gamehost.New(gamehost.Config{Origin: "http://" + gameServer.Listener.Addr().String()}, s.db, blobs, log)
+	games := gamehost.Config{Origin: "http://" + gameServer.Listener.Addr().String(), Wildcard: wildcard}
+	if wildcard { // browsers resolve *.localhost by themselves
+		games.Origin = strings.Replace(games.Origin, "127.0.0.1", "localhost", 1)
+	}
+	s.host, err = gamehost.New(games, s.db, blobs, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,8 +110,11 @@ func newStage(t *testing.T, change ...func(*Config)) *testStage {
 		t.Fatal(err)
 	}
 	s.pub = &publish.Publisher{Blobs: blobs, Versions: s.db, Log: log}
-	appServer.Config.Handler, gameServer.Config.Handler = s.App, s.host
+	appServer.Config.Handler = s.App
 	appServer.Start()
+	// The handler may be wrapped by a test until the first game is asked for.
+	gameServer.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.games(w, r) })
+	s.games = s.host.ServeHTTP
 	gameServer.Start()
 	t.Cleanup(func() {
 		s.Stop()
@@ -171,6 +192,17 @@ func (p *person) json(path, body string, headers ...string) (*http.Response, str
 	res := p.do("POST", path, strings.NewReader(body), append([]string{"Content-Type", "application/json"}, headers...)...)
 	return res, read(p.s.t, res)
 }
+
+func decode[T any](t *testing.T, data string) T {
+	t.Helper()
+	var v T
+	if err := json.Unmarshal([]byte(data), &v); err != nil {
+		t.Fatalf("%s: %v", data, err)
+	}
+	return v
+}
+
+func jobID(s string) dreamcore.JobID { return dreamcore.JobID(s) }
 
 func read(t *testing.T, r *http.Response) string {
 	t.Helper()
