@@ -44,7 +44,7 @@ $(RUNSC):
 	@mv $@.tmp $@
 
 image: build ## build the sandbox image, unless the locked one is there
-	$(BIN) image build
+	$(BIN) image build --lock image/lock.json
 
 # Debian packages that the tests need on the host (the image has its own).
 TESTDEPS := chromium-headless-shell

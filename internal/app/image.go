@@ -39,6 +39,7 @@ func runImage(ctx context.Context, t Terminal, args []string) error {
 	if err != nil {
 		return err
 	}
+	store.Lang = t.Lang
 	one := func() (string, bool) {
 		if len(rest) != 1 {
 			return "", false
@@ -62,7 +63,14 @@ func runImage(ctx context.Context, t Terminal, args []string) error {
 		res, err := store.Build(ctx, image.BuildOptions{
 			Update: update, Again: again, LockFile: lockFile, Progress: bar.show, Log: slog.New(slog.NewTextHandler(t.Err, nil)),
 		})
-		return done(res.Image, err)
+		bar.end()
+		if err != nil {
+			return err
+		}
+		for _, c := range res.Changes {
+			t.say("cli.image_relocked", "change", c.String())
+		}
+		return done(store.Use(ctx, res.Image.Digest))
 	case "list":
 		return listImages(t, store)
 	case "use":
