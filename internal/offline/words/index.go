@@ -172,24 +172,52 @@ func (ix *index) readCommon(line string) error {
 	if !slices.Contains(kindOrder, Kind(f[1])) {
 		return fmt.Errorf("unknown kind %q", f[1])
 	}
-	e := &Entry{Kind: Kind(f[1]), Names: dreamcore.Localized{}, Keywords: map[dreamcore.Lang][]string{}}
-	if own, ok := strings.CutPrefix(f[0], "="); ok {
+	picture, shared := strings.CutPrefix(f[0], "~")
+	langs := []dreamcore.Lang{dreamcore.English, dreamcore.Japanese, dreamcore.Chinese}
+	if !shared {
+		return ix.addCommon(picture, Kind(f[1]), [][]string{list(f[2], ","), list(f[3], ","), list(f[4], ",")}, langs)
+	}
+	var things [3][]string
+	for i := range things {
+		things[i] = list(f[2+i], ",")
+		if len(things[i]) != len(things[0]) {
+			return fmt.Errorf("%d things in %s, %d in %s", len(things[i]), langs[i], len(things[0]), langs[0])
+		}
+	}
+	for n := range things[0] {
+		names := [][]string{list(things[0][n], "/"), list(things[1][n], "/"), list(things[2][n], "/")}
+		if err := ix.addCommon(picture, Kind(f[1]), names, langs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// list splits a cell.
+func list(cell, by string) []string {
+	out := strings.Split(cell, by)
+	for i := range out {
+		out[i] = strings.TrimSpace(out[i])
+	}
+	return out
+}
+
+// addCommon adds one thing with its names in each language.
+func (ix *index) addCommon(picture string, kind Kind, names [][]string, langs []dreamcore.Lang) error {
+	e := &Entry{Kind: kind, Names: dreamcore.Localized{}, Keywords: map[dreamcore.Lang][]string{}}
+	if own, ok := strings.CutPrefix(picture, "="); ok {
 		e.Picture = own
 	} else {
-		e.Emoji = f[0]
-		e.Picture = pictureOf(f[0])
+		e.Emoji, e.Picture = picture, pictureOf(picture)
 	}
-	for i, lang := range []dreamcore.Lang{dreamcore.English, dreamcore.Japanese, dreamcore.Chinese} {
-		names := strings.Split(f[2+i], ",")
-		for j := range names {
-			names[j] = strings.TrimSpace(names[j])
-			if names[j] == "" {
+	for i, lang := range langs {
+		for _, name := range names[i] {
+			if name == "" {
 				return fmt.Errorf("an empty name in %s", lang)
 			}
-			ix.add(names[j], e, Exact)
+			ix.add(name, e, Exact)
 		}
-		e.Names[lang] = names[0]
-		e.Keywords[lang] = names[1:]
+		e.Names[lang], e.Keywords[lang] = names[i][0], names[i][1:]
 	}
 	e.Concept = strings.ToLower(e.Names[dreamcore.English])
 	if _, ok := ix.emoji[e.Emoji]; !ok && e.Emoji != "" {

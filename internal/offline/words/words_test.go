@@ -138,7 +138,7 @@ func TestCommonNamesAreExact(t *testing.T) {
 			continue
 		}
 		for _, cell := range f[2:] {
-			name := strings.TrimSpace(strings.Split(cell, ",")[0])
+			name := strings.TrimSpace(strings.FieldsFunc(cell, func(r rune) bool { return r == ',' || r == '/' })[0])
 			m := Lookup(name)
 			if len(m) == 0 || m[0].Rank != Exact {
 				t.Errorf("common.tsv:%d: %q is not found as an exact name", number+1, name)
@@ -153,6 +153,19 @@ func TestFoldKeepsOffsets(t *testing.T) {
 	} {
 		if got := Fold(in); got != want || len(got) != len(in) {
 			t.Errorf("%q becomes %q, want %q", in, got, want)
+		}
+	}
+}
+
+// A thing that borrows the picture of another keeps its own name.
+func TestBorrowedPicturesKeepTheirNames(t *testing.T) {
+	for _, c := range []struct{ word, concept, ja, zh string }{
+		{"capybara", "capybara", "カピバラ", "水豚"}, {"タカ", "hawk", "タカ", "苍鹰"}, {"女王", "queen", "女王", "女王"},
+		{"bulldozers", "bulldozer", "ブルドーザー", "推土机"}, {"palm tree", "palm tree", "ヤシの木", "棕榈树"},
+	} {
+		m := Lookup(c.word)
+		if len(m) == 0 || m[0].Entry.Concept != c.concept || m[0].Entry.Names["ja"] != c.ja || m[0].Entry.Names["zh"] != c.zh {
+			t.Errorf("%q is %s", c.word, concepts(m))
 		}
 	}
 }
