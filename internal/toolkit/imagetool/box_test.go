@@ -160,4 +160,3 @@ func checkPicture(t *testing.T, path string, w, h int) {
 		t.Errorf("%s is %v, want %d by %d", path, m.Bounds(), w, h)
 	}
 }
-
