@@ -112,13 +112,32 @@ func (j *job) order(words string, orders []recipe.Order) error {
 	if len(orders) == 0 {
 		return nil
 	}
-	lines := make([]string, len(orders))
-	for i, o := range orders {
-		lines[i] = fmt.Sprintf("image order %s --out %s --size %dx%d --transparent",
-			wire.Quote(o.Words), wire.Quote(project+"/"+o.File), o.Size, o.Size)
+	var lines []string
+	for _, o := range orders {
+		lines = append(lines, fmt.Sprintf("image order %s --out %s --size %dx%d --transparent",
+			wire.Quote(o.Words), wire.Quote(project+"/"+o.File), o.Size, o.Size))
 	}
 	_, _, err := j.shell(words, strings.Join(lines, "\n"))
 	return err
+}
+
+// reorder orders pictures again that turned out wrong. They are removed first:
+// an order whose picture is there counts as done.
+func (j *job) reorder(words string, orders []recipe.Order) error {
+	if len(orders) == 0 {
+		return nil
+	}
+	remove := "rm -f"
+	for _, o := range orders {
+		remove += " " + wire.Quote(project+"/"+o.File)
+	}
+	if _, _, err := j.shell(words, remove); err != nil {
+		return err
+	}
+	if err := j.order("", orders); err != nil {
+		return err
+	}
+	return j.wait(len(orders))
 }
 
 func (j *job) wait(orders int) error {

@@ -152,10 +152,7 @@ func (m *mender) redraw(f finding) (bool, error) {
 	if len(again) == 0 {
 		return false, nil
 	}
-	if err := m.order(m.say("mend.redraw"), again); err != nil {
-		return false, err
-	}
-	return true, m.wait(len(again))
+	return true, m.reorder(m.say("mend.redraw"), again)
 }
 
 // refill writes the data files as planned.
@@ -215,10 +212,7 @@ func (m *mender) retreat(data map[string][]byte) error {
 			again = append(again, o)
 		}
 	}
-	if err := m.order(m.say("mend.redraw"), again); err != nil {
-		return err
-	}
-	if err := m.wait(len(again)); err != nil {
+	if err := m.reorder(m.say("mend.redraw"), again); err != nil {
 		return err
 	}
 	for _, file := range m.game.manifest.Files() {

@@ -199,6 +199,19 @@ func Inflect(w string) []string {
 	return all
 }
 
+// Singular takes a regular English plural ending off.
+func Singular(w string) string {
+	switch {
+	case strings.HasSuffix(w, "ies") && len(w) > 4:
+		return w[:len(w)-3] + "y"
+	case strings.HasSuffix(w, "ches"), strings.HasSuffix(w, "shes"), strings.HasSuffix(w, "xes"), strings.HasSuffix(w, "sses"):
+		return w[:len(w)-2]
+	case strings.HasSuffix(w, "s") && !strings.HasSuffix(w, "ss") && !strings.HasSuffix(w, "us") && !strings.HasSuffix(w, "is") && len(w) > 3:
+		return w[:len(w)-1]
+	}
+	return w
+}
+
 // doubles reports whether a word may double its last letter before an ending:
 // run, running.
 func doubles(w string) bool {

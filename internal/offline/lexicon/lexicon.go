@@ -162,6 +162,9 @@ func Load() (*Lexicon, error) {
 	for lang, classes := range l.Grammar {
 		var f Finder
 		for class, words := range classes {
+			if class == "irregular" {
+				continue // no class of words, but plurals of any
+			}
 			f.add(class, Words{lang: words}, false)
 		}
 		l.grammar[lang] = f

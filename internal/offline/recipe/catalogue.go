@@ -52,6 +52,7 @@ func ParseCatalogue(prompt string) []Entry {
 const (
 	activityScore  = 4.0  // the wish does what the game is about
 	commonScore    = 2.4  // the same for what is done in games of every kind
+	impliedScore   = 2.0  // what one does in a place of the wish: swim in the sea
 	wordScore      = 0.8  // the wish uses one of the template's own words
 	placeScore     = 1.0  // it happens in a place of the template
 	summaryShare   = 0.5  // what only the summary says counts half
@@ -93,6 +94,13 @@ func (c *Cook) score(e Entry, w wish.Wish) float64 {
 			worth = commonScore
 		}
 		score += worth * nearest(a, does)
+	}
+	for _, id := range w.Places {
+		best := 0.0
+		for _, implied := range c.Lexicon.Places[id].Implied {
+			best = max(best, nearest(c.Lexicon.Activities[implied], does))
+		}
+		score += impliedScore * best
 	}
 	score += wordScore * float64(shared(e.Words, w.Text))
 	if slices.ContainsFunc(c.Lexicon.FindPlaces(own+", "+e.Title), func(h lexicon.Hit) bool { return slices.Contains(w.Places, h.ID) }) {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"dreamcore"
 	"dreamcore/internal/offline/wish"
 )
 
@@ -44,15 +45,22 @@ func (p *Plan) order(s Slot, c wish.Cast, doing string) {
 
 // describe is what the picture maker reads: "a blue flying cat, side view".
 func describe(c wish.Cast, doing, look string) string {
-	words := []string{"a"}
-	for _, w := range []string{c.Look, c.Colour, doing, c.Key()} {
+	var words []string
+	for _, w := range []string{c.Look, c.Colour, doing, c.Names.In(dreamcore.English)} {
 		if w != "" {
 			words = append(words, w)
 		}
+	}
+	if len(words) == 0 {
+		return look
 	}
 	if look != "" {
 		words[len(words)-1] += ","
 		words = append(words, look)
 	}
-	return strings.Join(words, " ")
+	article := "a "
+	if strings.ContainsAny(words[0][:1], "aeiou") {
+		article = "an "
+	}
+	return article + strings.Join(words, " ")
 }

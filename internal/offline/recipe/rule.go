@@ -9,7 +9,7 @@ import (
 
 // harmless ranks rules by how surely a game stays playable and in keeping when
 // one is switched by chance; those not listed come after, and "fall" never is.
-var harmless = []string{"wrap", "grow", "bounce", "timed", "night", "slippery", "shoot", "chase", "lives"}
+var harmless = []string{"wrap", "grow", "bounce", "timed", "slippery", "chase", "night", "lives", "shoot"}
 
 // rules sets the game's rules by what the wish means, and switches one by
 // chance where that changes none. It returns what changed.

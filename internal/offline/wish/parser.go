@@ -77,8 +77,10 @@ func (p *parser) read(sentence string) {
 // longest stands, and equals are one atom that may be any of them.
 func (p *parser) atoms(sentence string, lang dreamcore.Lang) []atom {
 	var all []atom
+	irregular := p.lex.Grammar[dreamcore.English]["irregular"]
 	for _, m := range p.index.Scan(sentence) {
-		all = append(all, atom{start: m.Start, end: m.End, thing: &m.Thing})
+		t := m.Thing.Called(sentence[m.Start:m.End], lang, irregular)
+		all = append(all, atom{start: m.Start, end: m.End, thing: &t})
 	}
 	add := func(hits []lexicon.Hit, set func(*atom, string)) {
 		for _, h := range hits {

@@ -24,4 +24,6 @@ func (Words) Lookup(phrase string) (Thing, bool) {
 	return thingOf(found[0].Entry), true
 }
 
-func thingOf(e *words.Entry) Thing { return Thing{Names: e.Names, Kind: e.Kind, Known: true} }
+func thingOf(e *words.Entry) Thing {
+	return Thing{Concept: e.Concept, Names: e.Names, Kind: e.Kind, Known: true}
+}

@@ -7,8 +7,10 @@ package wish
 
 import (
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strings"
+	"unicode"
 
 	"dreamcore"
 	"dreamcore/internal/offline/lexicon"
@@ -17,13 +19,38 @@ import (
 
 // Thing is something that can be pictured.
 type Thing struct {
-	Names dreamcore.Localized // the English one also asks for its picture
-	Kind  words.Kind          // "" when unknown
-	Known bool                // the index has it
+	Concept string              // what tells it from others; "" when unknown
+	Names   dreamcore.Localized // in the words of the wish where it has some; the English one asks for the picture
+	Kind    words.Kind          // "" when unknown
+	Known   bool                // the index has it
 }
 
-// Key tells things apart.
-func (t Thing) Key() string { return t.Names.In(dreamcore.English) }
+// Key tells things apart: a puppy is a dog.
+func (t Thing) Key() string {
+	if t.Concept != "" {
+		return t.Concept
+	}
+	return t.Names.In(dreamcore.English)
+}
+
+// Called returns the thing under the name that a text gives it in lang: who
+// asks for a puppy gets one, though its picture is that of a dog.
+func (t Thing) Called(text string, lang dreamcore.Lang, irregular []string) Thing {
+	if strings.IndexFunc(text, unicode.IsLetter) != 0 {
+		return t // an emoji
+	}
+	if lang == dreamcore.English {
+		name := t.Names[lang]
+		text = strings.ToLower(text)
+		if slices.Contains(irregular, text) || strings.HasPrefix(text, name[:min(3, len(name))]) {
+			return t // the same word, perhaps in the plural
+		}
+		text = lexicon.Singular(text)
+	}
+	t.Names = maps.Clone(t.Names)
+	t.Names[lang] = text
+	return t
+}
 
 // Animate reports whether the thing may be somebody.
 func (t Thing) Animate() bool {

