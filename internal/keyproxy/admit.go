@@ -73,7 +73,7 @@ func (c *call) reserve() (budget.Reservation, *stop) {
 	// Writing the body anew never makes it longer, but for the fields we set.
 	size := c.rec.BytesIn + ownBytes
 	input := inputBound(&c.body, c.rec.BytesIn) // frameTokens covers our own fields
-	for range 4 { // another call may take what was left in between
+	for range 4 {                               // another call may take what was left in between
 		left, err := c.p.ledger.Left(accounts...)
 		if err != nil {
 			return budget.Reservation{}, no(JobUnknown)

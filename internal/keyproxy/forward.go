@@ -49,6 +49,10 @@ func (c *call) forward() (s *stop) {
 	defer func() { c.settle(res, ch) }()
 
 	stream := c.op.Kind == provider.Generate && c.body.Get("stream").True()
+	var asked strictjson.Value // what Finish overwrites and the meter wants to know
+	if options := c.body.Get("stream_options"); options != nil {
+		asked = strictjson.Obj("stream_options", *options)
+	}
 	if c.op.Finish != nil {
 		c.op.Finish(&c.body, stream)
 	}
@@ -58,9 +62,7 @@ func (c *call) forward() (s *stop) {
 	defer done()
 
 	for try := 0; ; try++ {
-		if c.op.Meter != nil {
-			ch.meter = c.op.Meter()
-		}
+		ch.meter = c.op.Meter(&asked)
 		resp, s := c.request(ctx, body, stream, ch)
 		if s != nil {
 			return s

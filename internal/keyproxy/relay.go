@@ -156,7 +156,9 @@ func (e *events) next() (event, error) {
 			if rest := bytes.TrimSpace(e.buf); len(rest) > 0 && errors.Is(e.err, io.EOF) {
 				// Some servers leave the last blank line out.
 				ev := parseEvent(rest)
-				e.used, e.buf = len(e.buf), nil
+				if e.used, e.buf = len(e.buf), nil; len(ev.data) > 0 && ev.data[0] == '{' && !ev.ok {
+					return event{}, io.ErrUnexpectedEOF
+				}
 				return ev, nil
 			}
 			return event{}, e.err
@@ -205,6 +207,7 @@ type cleaner struct {
 	call       *call
 	ch         *charge
 	texts      map[string]*held
+	order      []*held // of texts, as they began
 	pending    int // texts of which something is held back
 	buf        []byte
 	overloaded bool
@@ -269,6 +272,7 @@ func (k *cleaner) piece(ev event, deltas []provider.Delta, i int) (changed bool)
 	if t == nil {
 		t = &held{stream: k.call.up.redact.Stream()}
 		k.texts[d.Key] = t
+		k.order = append(k.order, t)
 	}
 	before := t.stream.Held()
 	in := d.Piece.Text()
@@ -323,7 +327,7 @@ func (k *cleaner) flush() {
 	if k.pending == 0 {
 		return
 	}
-	for _, t := range k.texts {
+	for _, t := range k.order {
 		if t.stream.Held() == 0 {
 			continue
 		}

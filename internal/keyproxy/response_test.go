@@ -312,6 +312,38 @@ func TestOverloadIsAskedAgainUnseen(t *testing.T) {
 	}
 }
 
+// The usage of a chat stream is always asked for, and told only to who asked.
+func TestUsageChunkOnlyWhenAsked(t *testing.T) {
+	w := newWorld(t)
+	for extra, want := range map[string]bool{"": false, `"stream_options":{"include_usage":true},`: true, `"stream_options":{"include_usage":false},`: false, `"stream_options":null,`: false} {
+		r := w.post(chatPath, strings.Replace(minimal(chatPath, true), "{", "{"+extra, 1))
+		if r.status != 200 || strings.Contains(r.body, `"usage"`) != want || !strings.Contains(r.body, "[DONE]") {
+			t.Errorf("%q: %d %s", extra, r.status, r.body)
+		}
+		if _, m := w.up.seen(); fmt.Sprint(m["stream_options"]) != "map[include_usage:true]" {
+			t.Errorf("%q: %v", extra, m["stream_options"])
+		}
+	}
+	w.settled(4)
+	if u := w.usage(); u.OutputTokens != 28 {
+		t.Errorf("%+v", u)
+	}
+}
+
+// A stream that ends in the middle of an event is cut, not closed.
+func TestStreamThatBreaksOffInAnEvent(t *testing.T) {
+	w := newWorld(t)
+	for name, tail := range map[string]string{"broken": `data: {"type":"content_block_delta","del`, "whole": `data: {"type":"message_stop"}`} {
+		w.up.set(func(rw http.ResponseWriter, r *http.Request) {
+			rw.Header().Set("Content-Type", "text/event-stream")
+			io.WriteString(rw, events3(r.URL.Path, "x")[0]+tail)
+		})
+		if r := w.post(messagesPath, minimal(messagesPath, true)); (r.err != nil) != (name == "broken") {
+			t.Errorf("%s: %v %s", name, r.err, r.body)
+		}
+	}
+}
+
 func TestSilentUpstreams(t *testing.T) {
 	short := func(cfg *Config, _ *JobTerms) {
 		cfg.Timeouts.Headers, cfg.Timeouts.Whole, cfg.Timeouts.Silence = 100*time.Millisecond, 100*time.Millisecond, 100*time.Millisecond

@@ -154,6 +154,9 @@ func (p *parser) object(v *Value, depth int) error {
 			return p.syntax()
 		}
 		p.i++
+		if v.names == nil {
+			v.names, v.items = make([]string, 0, 4), make([]Value, 0, 4)
+		}
 		v.names = append(v.names, name)
 		v.items = append(v.items, Value{})
 		if err := p.value(&v.items[len(v.items)-1], depth+1); err != nil {

@@ -34,8 +34,8 @@ type Operation struct {
 	OutputFields []string
 	// Finish sets the fields that are ours to set.
 	Finish func(body *strictjson.Value, stream bool)
-	// Meter reads the usage of one response.
-	Meter func() Meter
+	// Meter makes what reads the usage of one response to body.
+	Meter func(body *strictjson.Value) Meter
 }
 
 // Route is the operation's row in a policy.
@@ -52,8 +52,6 @@ type Protocol interface {
 	ErrorType(status int) string
 	// ErrorBody is a whole error response.
 	ErrorBody(status int, reason, message string) []byte
-	// StreamError is an error event for a stream that has begun.
-	StreamError(reason, message string) []byte
 	// Models is the body of a model list.
 	Models(names []string) []byte
 }

@@ -40,12 +40,12 @@ func Operations() []*provider.Operation {
 		{
 			Method: "POST", Path: "/anthropic/v1/messages", Kind: provider.Generate,
 			Feature: dreamcore.AnthropicMessages, Upstream: "/v1/messages", Protocol: Protocol{},
-			Rule: messagesRule, OutputFields: []string{"max_tokens"}, Meter: func() provider.Meter { return &meter{sane: true} },
+			Rule: messagesRule, OutputFields: []string{"max_tokens"}, Meter: newMeter,
 		},
 		{
 			Method: "POST", Path: "/anthropic/v1/messages/count_tokens", Kind: provider.Count,
 			Feature: dreamcore.AnthropicMessages, Upstream: "/v1/messages/count_tokens", Protocol: Protocol{},
-			Rule: countRule, Meter: func() provider.Meter { return &meter{sane: true} },
+			Rule: countRule, Meter: newMeter,
 		},
 		{Method: "GET", Path: "/anthropic/v1/models", Kind: provider.List, Protocol: Protocol{}},
 	}
@@ -110,11 +110,6 @@ func (p Protocol) ErrorBody(status int, reason, message string) []byte {
 	return v.Append(nil)
 }
 
-// StreamError is an error event.
-func (p Protocol) StreamError(reason, message string) []byte {
-	return append(append([]byte("event: error\ndata: "), p.ErrorBody(500, reason, message)...), "\n\n"...)
-}
-
 // Models lists names in the API's shape, as one page.
 func (Protocol) Models(names []string) []byte {
 	v := strictjson.Obj("data", strictjson.List(models(names)...))
@@ -137,6 +132,8 @@ func models(names []string) []strictjson.Value {
 	}
 	return out
 }
+
+func newMeter(*strictjson.Value) provider.Meter { return &meter{sane: true} }
 
 // meter reads usage: message_start carries the input, message_delta the output
 // so far, a whole body both.

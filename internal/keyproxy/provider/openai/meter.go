@@ -7,8 +7,15 @@ import (
 	"dreamcore/internal/strictjson"
 )
 
+func newChatMeter(body *strictjson.Value) provider.Meter {
+	return &chatMeter{sane: true, quiet: !body.Get("stream_options").Get("include_usage").True()}
+}
+
+func newResponsesMeter(*strictjson.Value) provider.Meter { return &responsesMeter{sane: true} }
+
 // chatMeter reads the last chunk of a stream, or the body.
 type chatMeter struct {
+	quiet      bool // the client did not ask for the chunk that holds nothing but usage
 	tokens     provider.Tokens
 	said, sane bool
 	done       bool
@@ -28,6 +35,7 @@ func (m *chatMeter) Event(v *strictjson.Value) bool {
 		m.tokens.Input -= m.tokens.CacheRead
 		m.tokens.Output = provider.Number(u.Get("completion_tokens"), &m.sane)
 		m.said = u.Get("completion_tokens") != nil
+		return !m.quiet || choices.Len() > 0 || v.Get("object").Text() != "chat.completion.chunk"
 	}
 	return true
 }

@@ -18,13 +18,13 @@ func Operations() []*provider.Operation {
 			Method: "POST", Path: "/openai/v1/chat/completions", Kind: provider.Generate,
 			Feature: dreamcore.OpenAIChat, Upstream: "/chat/completions", Protocol: Protocol{},
 			Rule: chatRule, OutputFields: []string{"max_completion_tokens", "max_tokens"},
-			Finish: finishChat, Meter: func() provider.Meter { return &chatMeter{sane: true} },
+			Finish: finishChat, Meter: newChatMeter,
 		},
 		{
 			Method: "POST", Path: "/openai/v1/responses", Kind: provider.Generate,
 			Feature: dreamcore.OpenAIResponses, Upstream: "/responses", Protocol: Protocol{},
 			Rule: responsesRule, OutputFields: []string{"max_output_tokens"},
-			Finish: finishResponses, Meter: func() provider.Meter { return &responsesMeter{sane: true} },
+			Finish: finishResponses, Meter: newResponsesMeter,
 		},
 		{
 			Method: "POST", Path: "/openai/v1/images/generations", Kind: provider.Image,
@@ -86,18 +86,6 @@ func (p Protocol) ErrorBody(status int, reason, message string) []byte {
 	e.Set("code", strictjson.Str(reason))
 	v := strictjson.Obj("error", e)
 	return v.Append(nil)
-}
-
-// StreamError is an event that both APIs' clients understand.
-func (p Protocol) StreamError(reason, message string) []byte {
-	e := strictjson.Obj("message", strictjson.Str(message))
-	e.Set("type", strictjson.Str("server_error"))
-	e.Set("code", strictjson.Str(reason))
-	v := strictjson.Obj("type", strictjson.Str("error"))
-	v.Set("message", strictjson.Str(message))
-	v.Set("code", strictjson.Str(reason))
-	v.Set("error", e)
-	return append(v.Append([]byte("event: error\ndata: ")), "\n\n"...)
 }
 
 // Models lists names in the API's shape.
