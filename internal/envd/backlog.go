@@ -103,7 +103,18 @@ func (b *backlog) cutSlowest() {
 			delete(b.readers, r)
 		}
 	}
+	b.trim()
 	b.signal()
+}
+
+// trim frees what every reader has taken. b.mu is held.
+func (b *backlog) trim() {
+	if len(b.readers) == 0 {
+		return // kept for the next one
+	}
+	for low := b.slowest(); b.first < low; {
+		b.dropFirst(false)
+	}
 }
 
 func (b *backlog) dropFirst(lost bool) {
@@ -143,6 +154,7 @@ func (r *reader) detach() {
 	r.b.mu.Lock()
 	defer r.b.mu.Unlock()
 	delete(r.b.readers, r)
+	r.b.trim()
 	r.b.signal()
 }
 
@@ -198,8 +210,6 @@ func (r *reader) take() {
 		return
 	}
 	r.next++
-	for low := b.slowest(); b.first < low; {
-		b.dropFirst(false)
-	}
+	b.trim()
 	b.signal()
 }

@@ -1,0 +1,686 @@
+package envd
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"net/textproto"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"dreamcore/internal/envd/spec/filesystem"
+	"dreamcore/internal/envd/spec/filesystem/filesystemconnect"
+	"dreamcore/internal/envd/spec/process"
+	"dreamcore/internal/envd/spec/process/processconnect"
+)
+
+// fixture is one daemon for all tests: it owns the children of this process.
+type fixture struct {
+	*Server
+	url   string
+	procs processconnect.ProcessClient
+	files filesystemconnect.FilesystemClient
+}
+
+var start = sync.OnceValues(func() (*fixture, error) {
+	dir, err := os.MkdirTemp("", "envd-test-")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return nil, err
+	}
+	home := filepath.Join(dir, "home")
+	passwd := fmt.Sprintf("# a comment\nroot:x:0:0:root:/root:/bin/sh\nbroken\nuser:x:12345:12345::%s:/bin/sh\n", home)
+	err = errors.Join(
+		os.Mkdir(home, 0o755), os.Chown(home, 12345, 12345),
+		os.WriteFile(filepath.Join(dir, "passwd"), []byte(passwd), 0o644),
+		os.WriteFile(filepath.Join(dir, "group"), []byte("root:x:0:\nuser:x:12345:\nextra:x:23456:other,user\n"), 0o644),
+	)
+	if err != nil {
+		return nil, err
+	}
+	s := New(Config{Passwd: filepath.Join(dir, "passwd"), Group: filepath.Join(dir, "group")})
+	srv := httptest.NewServer(s.Handler())
+	return &fixture{s, srv.URL, processconnect.NewProcessClient(srv.Client(), srv.URL), filesystemconnect.NewFilesystemClient(srv.Client(), srv.URL)}, nil
+})
+
+func daemon(t *testing.T) *fixture {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("the daemon changes users: run the tests as root")
+	}
+	f, err := start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func as(user string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":")) }
+
+func ctxOf(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// result is a finished process.
+type result struct {
+	pid      uint32
+	out, err string
+	end      *process.ProcessEvent_EndEvent
+	pings    int
+}
+
+func (f *fixture) run(t *testing.T, ctx context.Context, user string, req *process.StartRequest, header ...string) (result, error) {
+	t.Helper()
+	r := connect.NewRequest(req)
+	r.Header().Set("Authorization", as(user))
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header().Set(header[i], header[i+1])
+	}
+	stream, err := f.procs.Start(ctx, r)
+	if err != nil {
+		return result{}, err
+	}
+	defer stream.Close()
+	var res result
+	for stream.Receive() {
+		switch e := stream.Msg().GetEvent().GetEvent().(type) {
+		case *process.ProcessEvent_Start:
+			res.pid = e.Start.GetPid()
+		case *process.ProcessEvent_Data:
+			res.out += string(e.Data.GetStdout())
+			res.err += string(e.Data.GetStderr())
+		case *process.ProcessEvent_End:
+			res.end = e.End
+		case *process.ProcessEvent_Keepalive:
+			res.pings++
+		}
+	}
+	return res, stream.Err()
+}
+
+func script(s string, stdin bool) *process.StartRequest {
+	return &process.StartRequest{Process: &process.ProcessConfig{Cmd: "sh", Args: []string{"-c", s}}, Stdin: &stdin}
+}
+
+func TestProcess(t *testing.T) {
+	f := daemon(t)
+	res, err := f.run(t, ctxOf(t), "user", script(`echo out; echo err >&2; id -u; id -G; pwd; echo $HOME $USER; exit 3`, false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	home, err := f.user("user")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("out\n12345\n12345 23456\n%[1]s\n%[1]s user\n", home.home)
+	if res.out != want || res.err != "err\n" {
+		t.Errorf("out %q (want %q), err %q", res.out, want, res.err)
+	}
+	if !res.end.GetExited() || res.end.GetExitCode() != 3 || res.end.GetStatus() != "exit status 3" {
+		t.Errorf("end %v", res.end)
+	}
+	if res, err = f.run(t, ctxOf(t), "user", script(`kill -9 $$`, false)); err != nil {
+		t.Fatal(err)
+	}
+	if res.end.GetExited() || res.end.GetExitCode() != -1 || res.end.GetStatus() != "signal: killed" {
+		t.Errorf("end %v", res.end)
+	}
+}
+
+func TestProcessRefusals(t *testing.T) {
+	f := daemon(t)
+	dir := "/no/such/folder"
+	for _, c := range []struct {
+		name string
+		user string
+		req  *process.StartRequest
+		want connect.Code
+	}{
+		{"no user", "nobody-there", script("true", false), connect.CodeUnauthenticated},
+		{"no process", "user", &process.StartRequest{}, connect.CodeInvalidArgument},
+		{"no command", "user", &process.StartRequest{Process: &process.ProcessConfig{}}, connect.CodeInvalidArgument},
+		{"NUL in the command", "user", &process.StartRequest{Process: &process.ProcessConfig{Cmd: "a\x00b"}}, connect.CodeInvalidArgument},
+		{"NUL in an argument", "user", &process.StartRequest{Process: &process.ProcessConfig{Cmd: "true", Args: []string{"a\x00b"}}}, connect.CodeInvalidArgument},
+		{"no such command", "user", &process.StartRequest{Process: &process.ProcessConfig{Cmd: "no-such-command"}}, connect.CodeNotFound},
+		{"no folder", "user", &process.StartRequest{Process: &process.ProcessConfig{Cmd: "true", Cwd: &dir}}, connect.CodeInvalidArgument},
+		{"too long", "user", &process.StartRequest{Process: &process.ProcessConfig{Cmd: "true", Args: []string{strings.Repeat("x", 4<<20)}}}, connect.CodeInvalidArgument},
+		{"a terminal", "user", &process.StartRequest{Process: &process.ProcessConfig{Cmd: "true"}, Pty: &process.PTY{}}, connect.CodeUnimplemented},
+	} {
+		if _, err := f.run(t, ctxOf(t), c.user, c.req); connect.CodeOf(err) != c.want {
+			t.Errorf("%s: %v, want %v", c.name, err, c.want)
+		}
+	}
+	// Variables that the kernel cannot hold are left out, the rest stays.
+	res, err := f.run(t, ctxOf(t), "user", &process.StartRequest{Process: &process.ProcessConfig{
+		Cmd: "env", Envs: map[string]string{"GOOD": "1", "BAD=X": "2", "": "3", "NUL": "a\x00b"},
+	}})
+	if err != nil || !strings.Contains(res.out, "GOOD=1\n") || strings.Contains(res.out, "BAD") || strings.Contains(res.out, "NUL") {
+		t.Errorf("got %q, %v", res.out, err)
+	}
+}
+
+// The reference daemon panics at a keepalive interval of 0 or less.
+func TestKeepalive(t *testing.T) {
+	f := daemon(t)
+	for _, v := range []string{"0", "-1", "nonsense", "99999999999999999999"} {
+		if res, err := f.run(t, ctxOf(t), "user", script("echo fine", false), keepaliveHeader, v); err != nil || res.out != "fine\n" {
+			t.Errorf("interval %q: %q, %v", v, res.out, err)
+		}
+	}
+	if res, err := f.run(t, ctxOf(t), "user", script("sleep 2.5", false), keepaliveHeader, "1"); err != nil || res.pings == 0 {
+		t.Errorf("%d pings, %v", res.pings, err)
+	}
+}
+
+// started starts a process and returns its number once it has printed a line.
+func (f *fixture) started(t *testing.T, ctx context.Context, req *process.StartRequest) (uint32, *connect.ServerStreamForClient[process.StartResponse]) {
+	t.Helper()
+	r := connect.NewRequest(req)
+	r.Header().Set("Authorization", as("user"))
+	stream, err := f.procs.Start(ctx, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pid uint32
+	for stream.Receive() {
+		e := stream.Msg().GetEvent()
+		if s := e.GetStart(); s != nil {
+			pid = s.GetPid()
+		}
+		if e.GetData() != nil {
+			return pid, stream
+		}
+	}
+	t.Fatalf("it ended before it printed: %v", stream.Err())
+	return 0, nil
+}
+
+func byPID(pid uint32) *process.ProcessSelector {
+	return &process.ProcessSelector{Selector: &process.ProcessSelector_Pid{Pid: pid}}
+}
+
+// A process outlives its request, and what it printed meanwhile is kept for
+// whoever connects, its end included.
+func TestConnect(t *testing.T) {
+	f := daemon(t)
+	ctx, cancel := context.WithCancel(ctxOf(t))
+	pid, stream := f.started(t, ctx, script(`echo first; read line; echo "got $line"; exit 5`, true))
+	cancel()
+	for stream.Receive() {
+	}
+	// The daemon notices that the client went away in its own time; until then
+	// the output belongs to that client.
+	for {
+		f.mu.Lock()
+		p := f.Server.procs[int(pid)]
+		f.mu.Unlock()
+		p.out.mu.Lock()
+		n := len(p.out.readers)
+		p.out.mu.Unlock()
+		if n == 0 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := f.procs.SendInput(ctxOf(t), connect.NewRequest(&process.SendInputRequest{
+		Process: byPID(pid), Input: &process.ProcessInput{Input: &process.ProcessInput_Stdin{Stdin: []byte("word\n")}},
+	})); err != nil {
+		t.Fatal(err)
+	}
+	again, err := f.procs.Connect(ctxOf(t), connect.NewRequest(&process.ConnectRequest{Process: byPID(pid)}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out string
+	var end *process.ProcessEvent_EndEvent
+	for again.Receive() {
+		e := again.Msg().GetEvent()
+		out += string(e.GetData().GetStdout())
+		if x := e.GetEnd(); x != nil {
+			end = x
+		}
+	}
+	if err := again.Err(); err != nil || out != "got word\n" || end.GetExitCode() != 5 {
+		t.Errorf("got %q, %v, %v", out, end, err)
+	}
+	// Its end has been collected: it is gone.
+	gone, err := f.procs.Connect(ctxOf(t), connect.NewRequest(&process.ConnectRequest{Process: byPID(pid)}))
+	if err == nil {
+		for gone.Receive() {
+		}
+		err = gone.Err()
+	}
+	if connect.CodeOf(err) != connect.CodeNotFound {
+		t.Errorf("a process whose end was collected: %v", err)
+	}
+}
+
+func TestInputAndTags(t *testing.T) {
+	f := daemon(t)
+	tag := "worker"
+	var pids []uint32
+	for range 2 { // the reference daemon fails when several carry a tag
+		req := script("echo up; cat; echo over", true)
+		req.Tag = &tag
+		pid, stream := f.started(t, ctxOf(t), req)
+		pids = append(pids, pid)
+		defer stream.Close()
+	}
+	list, err := f.procs.List(ctxOf(t), connect.NewRequest(&process.ListRequest{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tagged := 0
+	for _, p := range list.Msg.GetProcesses() {
+		if p.GetTag() == tag && p.GetConfig().GetCmd() == "sh" {
+			tagged++
+		}
+	}
+	if tagged != 2 {
+		t.Errorf("%d of 2 are listed", tagged)
+	}
+	byTag := &process.ProcessSelector{Selector: &process.ProcessSelector_Tag{Tag: tag}}
+	if _, err := f.procs.SendSignal(ctxOf(t), connect.NewRequest(&process.SendSignalRequest{Process: byTag, Signal: process.Signal_SIGNAL_SIGKILL})); err != nil {
+		t.Errorf("by tag: %v", err)
+	}
+	if _, err := f.procs.CloseStdin(ctxOf(t), connect.NewRequest(&process.CloseStdinRequest{Process: byPID(pids[0])})); err != nil {
+		t.Error(err)
+	}
+	for _, sig := range []process.Signal{process.Signal_SIGNAL_UNSPECIFIED, 2} {
+		if _, err := f.procs.SendSignal(ctxOf(t), connect.NewRequest(&process.SendSignalRequest{Process: byPID(pids[0]), Signal: sig})); err == nil {
+			t.Errorf("signal %d was sent", sig)
+		}
+	}
+	if _, err := f.procs.SendSignal(ctxOf(t), connect.NewRequest(&process.SendSignalRequest{Process: byPID(4_000_000), Signal: process.Signal_SIGNAL_SIGKILL})); connect.CodeOf(err) != connect.CodeNotFound {
+		t.Errorf("a process that is not there: %v", err)
+	}
+}
+
+// The daemon's own timer holds although the client went away.
+func TestTimeoutWithoutClient(t *testing.T) {
+	f := daemon(t)
+	r := connect.NewRequest(script("echo up; exec sleep 9001", false))
+	r.Header().Set("Authorization", as("user"))
+	r.Header().Set("Connect-Timeout-Ms", "700")
+	// Without a deadline of its own: that would become the process's.
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	stream, err := f.procs.Start(ctx, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !stream.Receive() {
+		t.Fatal(stream.Err())
+	}
+	pid := int(stream.Msg().GetEvent().GetStart().GetPid())
+	cancel()
+	for deadline := time.Now().Add(time.Minute); syscall.Kill(pid, 0) == nil; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it runs on")
+		}
+	}
+}
+
+// Nobody reads and the process prints without end: it does not block the
+// daemon, which keeps a bounded part.
+func TestOutputWithoutReader(t *testing.T) {
+	f := daemon(t)
+	ctx, cancel := context.WithCancel(ctxOf(t))
+	pid, stream := f.started(t, ctx, script("seq 3000000; echo last", false))
+	cancel()
+	for stream.Receive() {
+	}
+	f.mu.Lock()
+	p := f.Server.procs[int(pid)]
+	f.mu.Unlock()
+	for deadline := time.Now().Add(time.Minute); !p.ended(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it waits for a reader")
+		}
+	}
+	p.out.mu.Lock()
+	size := p.out.size
+	p.out.mu.Unlock()
+	if size > maxBacklogBytes {
+		t.Errorf("the daemon keeps %d bytes", size)
+	}
+	again, err := f.procs.Connect(ctxOf(t), connect.NewRequest(&process.ConnectRequest{Process: byPID(pid)}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []byte
+	for again.Receive() {
+		out = append(out, again.Msg().GetEvent().GetData().GetStdout()...)
+	}
+	if !bytes.HasSuffix(out, []byte("\n3000000\nlast\n")) {
+		t.Errorf("the end is missing: %d bytes, %v", len(out), again.Err())
+	}
+}
+
+// upload posts a multipart body; paths and contents come in pairs.
+func (f *fixture) upload(t *testing.T, user, query string, pairs ...string) (int, string) {
+	t.Helper()
+	var b bytes.Buffer
+	mw := multipart.NewWriter(&b)
+	for i := 0; i+1 < len(pairs); i += 2 {
+		h := textproto.MIMEHeader{}
+		h.Set("Content-Disposition", mime.FormatMediaType("form-data", map[string]string{"name": "file", "filename": pairs[i]}))
+		w, err := mw.CreatePart(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, pairs[i+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := mw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return f.post(t, "/files?username="+user+query, mw.FormDataContentType(), &b)
+}
+
+func (f *fixture) post(t *testing.T, path, kind string, body io.Reader, header ...string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctxOf(t), http.MethodPost, f.url+path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", kind)
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(data)
+}
+
+func (f *fixture) get(t *testing.T, user, path string, header ...string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctxOf(t), http.MethodGet, f.url+"/files?"+url.Values{"path": {path}, "username": {user}}.Encode(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(data)
+}
+
+// home is a fresh folder of the user's.
+func (f *fixture) home(t *testing.T) string {
+	t.Helper()
+	u, err := f.user("user")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp(u.home, "t-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(dir, 12345, 12345); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestUpload(t *testing.T) {
+	f := daemon(t)
+	dir := f.home(t)
+	big := strings.Repeat("0123456789abcdef", 200_000) // more than one batch's small file
+	status, body := f.upload(t, "user", "", dir+"/a/b/c", "deep", "~/"+filepath.Base(dir)+"/tilde", "t", filepath.Base(dir)+"/relative", "r",
+		dir+"/big", big, dir+"/after", "small again", dir+"/empty", "")
+	if status != http.StatusOK {
+		t.Fatal(status, body)
+	}
+	var files []written
+	if err := json.Unmarshal([]byte(body), &files); err != nil || len(files) != 6 || files[0] != (written{"c", "file", dir + "/a/b/c"}) {
+		t.Errorf("got %+v, %v", files, err)
+	}
+	for p, want := range map[string]string{"a/b/c": "deep", "tilde": "t", "relative": "r", "big": big, "after": "small again", "empty": ""} {
+		got, err := os.ReadFile(filepath.Join(dir, p))
+		if err != nil || string(got) != want {
+			t.Errorf("%s: %d bytes of %d, %v", p, len(got), len(want), err)
+		}
+		fi, err := os.Stat(filepath.Join(dir, p))
+		if err != nil || fi.Mode().Perm() != 0o644 || fi.Sys().(*syscall.Stat_t).Uid != 12345 {
+			t.Errorf("%s: %v, %v", p, fi, err)
+		}
+		if status, got := f.get(t, "user", filepath.Join(dir, p)); status != http.StatusOK || got != want {
+			t.Errorf("reading %s: %d, %d bytes", p, status, len(got))
+		}
+	}
+	// One file by the query's path, in both forms, compressed too.
+	if status, body := f.upload(t, "user", "&path="+url.QueryEscape(dir+"/named"), "ignored", "n"); status != http.StatusOK {
+		t.Error(status, body)
+	}
+	var z bytes.Buffer
+	zw := gzip.NewWriter(&z)
+	if _, err := zw.Write([]byte("zipped")); err != nil {
+		t.Fatal(err)
+	}
+	if err := zw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if status, body := f.post(t, "/files?username=user&path="+url.QueryEscape(dir+"/octets"), "application/octet-stream", &z, "Content-Encoding", "gzip", ModeHeader, "750"); status != http.StatusOK {
+		t.Error(status, body)
+	}
+	if fi, err := os.Stat(dir + "/octets"); err != nil || fi.Mode().Perm() != 0o750 || fi.Size() != 6 {
+		t.Errorf("got %v, %v", fi, err)
+	}
+	if status, got := f.get(t, "user", dir+"/big", "Range", "bytes=16-19"); status != http.StatusPartialContent || got != "0123" {
+		t.Errorf("a range: %d %q", status, got)
+	}
+}
+
+// The file service acts as the user of the request, which the reference daemon
+// does not, and refuses what makes no sense.
+func TestFileRefusals(t *testing.T) {
+	f := daemon(t)
+	dir := f.home(t)
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("root's"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(secret, dir+"/link"); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(syscall.Mkfifo(dir+"/pipe", 0o666), os.Chmod(dir+"/pipe", 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	if status, got := f.get(t, "root", secret); status != http.StatusOK || got != "root's" {
+		t.Errorf("root reads %d %q", status, got)
+	}
+	for _, c := range []struct {
+		user, path string
+		want       int
+	}{
+		{"user", secret, http.StatusForbidden},
+		{"user", dir + "/link", http.StatusForbidden},
+		{"user", dir + "/none", http.StatusNotFound},
+		{"user", dir, http.StatusBadRequest},
+		{"user", dir + "/pipe", http.StatusBadRequest},
+		{"user", dir + "/a\x00b", http.StatusBadRequest},
+		{"user", dir + "/" + strings.Repeat("x", 5000), http.StatusBadRequest},
+		{"nobody-there", dir, http.StatusUnauthorized},
+	} {
+		if status, body := f.get(t, c.user, c.path); status != c.want {
+			t.Errorf("GET %.60q as %s: %d %.100s, want %d", c.path, c.user, status, body, c.want)
+		}
+	}
+	for _, c := range []struct {
+		path string
+		want int
+	}{
+		{secret, http.StatusForbidden},
+		{dir + "/link", http.StatusForbidden},
+		{dir, http.StatusBadRequest},
+		{dir + "/pipe", http.StatusBadRequest},
+		{"/etc/envd-test", http.StatusForbidden},
+	} {
+		if status, body := f.upload(t, "user", "", c.path, "x"); status != c.want {
+			t.Errorf("POST %.60q: %d %.100s, want %d", c.path, status, body, c.want)
+		}
+	}
+	if got, err := os.ReadFile(secret); err != nil || string(got) != "root's" {
+		t.Errorf("the secret is %q, %v", got, err)
+	}
+	for _, c := range []struct {
+		name, kind, body string
+		want             int
+	}{
+		{"no content type", "", "", http.StatusBadRequest},
+		{"another one", "text/plain", "x", http.StatusBadRequest},
+		{"no boundary", "multipart/form-data", "x", http.StatusBadRequest},
+		{"cut off", "multipart/form-data; boundary=b", "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"/tmp/x\"\r\n\r\nhalf", http.StatusBadRequest},
+		{"no name", "multipart/form-data; boundary=b", "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nx\r\n--b--\r\n", http.StatusBadRequest},
+		{"no file", "multipart/form-data; boundary=b", "--b--\r\n", http.StatusBadRequest},
+	} {
+		if status, body := f.post(t, "/files?username=user", c.kind, strings.NewReader(c.body)); status != c.want {
+			t.Errorf("%s: %d %s", c.name, status, body)
+		}
+	}
+	if status, _ := f.post(t, "/files?username=user&path="+dir+"/m", "application/octet-stream", strings.NewReader("x"), ModeHeader, "4755"); status != http.StatusBadRequest {
+		t.Errorf("a setuid mode: %d", status)
+	}
+}
+
+func TestFilesystem(t *testing.T) {
+	f := daemon(t)
+	ctx, dir := ctxOf(t), f.home(t)
+	mkdir := func(p string) error {
+		_, err := f.files.MakeDir(ctx, connect.NewRequest(&filesystem.MakeDirRequest{Path: p}))
+		return err
+	}
+	if err := mkdir(dir + "/a/b"); err != nil {
+		t.Fatal(err)
+	}
+	if err := mkdir(dir + "/a/b"); connect.CodeOf(err) != connect.CodeAlreadyExists {
+		t.Errorf("making it twice: %v", err)
+	}
+	if err := mkdir("/etc/envd-test"); connect.CodeOf(err) != connect.CodePermissionDenied {
+		t.Errorf("as the user in /etc: %v", err)
+	}
+	if status, body := f.upload(t, "user", "", dir+"/a/file", "12345"); status != http.StatusOK {
+		t.Fatal(body)
+	}
+	if err := os.Symlink("file", dir+"/a/link"); err != nil {
+		t.Fatal(err)
+	}
+	st, err := f.files.Stat(ctx, connect.NewRequest(&filesystem.StatRequest{Path: dir + "/a/file"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := st.Msg.GetEntry(); e.GetType() != filesystem.FileType_FILE_TYPE_FILE || e.GetSize() != 5 || e.GetOwner() != "user" || e.GetGroup() != "user" ||
+		e.GetMode() != 0o644 || e.GetPermissions() != "-rw-r--r--" || e.GetName() != "file" {
+		t.Errorf("got %v", e)
+	}
+	mv, err := f.files.Move(ctx, connect.NewRequest(&filesystem.MoveRequest{Source: dir + "/a/file", Destination: dir + "/new/parent/moved"}))
+	if err != nil || mv.Msg.GetEntry().GetPath() != dir+"/new/parent/moved" {
+		t.Errorf("got %v, %v", mv, err)
+	}
+	list, err := f.files.ListDir(ctx, connect.NewRequest(&filesystem.ListDirRequest{Path: dir, Depth: 3}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range list.Msg.GetEntries() {
+		got = append(got, fmt.Sprintf("%s:%d", strings.TrimPrefix(e.GetPath(), dir), e.GetType()))
+	}
+	if want := "/a:2 /a/b:2 /a/link:3 /new:2 /new/parent:2 /new/parent/moved:1"; strings.Join(got, " ") != want {
+		t.Errorf("got %q", got)
+	}
+	for range 2 { // removing what is not there succeeds
+		if _, err := f.files.Remove(ctx, connect.NewRequest(&filesystem.RemoveRequest{Path: dir + "/new"})); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := f.files.Stat(ctx, connect.NewRequest(&filesystem.StatRequest{Path: dir + "/new"})); connect.CodeOf(err) != connect.CodeNotFound {
+		t.Errorf("what was removed: %v", err)
+	}
+	if _, err := f.files.Move(ctx, connect.NewRequest(&filesystem.MoveRequest{Source: dir + "/none", Destination: dir + "/x"})); connect.CodeOf(err) != connect.CodeNotFound {
+		t.Errorf("moving what is not there: %v", err)
+	}
+}
+
+// After any number of changes of identity this process is still root on every
+// thread that serves.
+func TestIdentityIsLeft(t *testing.T) {
+	u := user{name: "user", uid: 12345, gid: 12345, groups: []uint32{23456}}
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			err := u.do(func() error {
+				if os.Geteuid() != 12345 {
+					return fmt.Errorf("acting as %d", os.Geteuid())
+				}
+				_, err := os.Open("/etc/shadow")
+				if !errors.Is(err, os.ErrPermission) {
+					return fmt.Errorf("the user reads /etc/shadow: %v", err)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			if os.Geteuid() != 0 {
+				t.Errorf("left as %d", os.Geteuid())
+			}
+		}()
+	}
+	wg.Wait()
+}
+
+func TestWatchMemoryReads(t *testing.T) {
+	used, err := usedMemory()
+	if err != nil || used <= 0 {
+		t.Errorf("got %d, %v", used, err)
+	}
+	if n := residentBytes(os.Getpid()); n < 1<<20 {
+		t.Errorf("this process holds %d bytes", n)
+	}
+	if _, ok := meminfo([]byte("MemTotal: \nMemFree: x kB\n"), "MemTotal:"); ok {
+		t.Error("an empty line was read")
+	}
+	if n, ok := meminfo([]byte("A: 1 kB\nMemFree: 17 kB\n"), "MemFree:"); !ok || n != 17<<10 {
+		t.Errorf("got %d, %v", n, ok)
+	}
+}
