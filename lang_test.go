@@ -22,3 +22,14 @@ func TestAcceptLang(t *testing.T) {
 		}
 	}
 }
+
+func FuzzAcceptLang(f *testing.F) {
+	f.Add("ja;q=0.5,en")
+	f.Add(";q=1e309,zh;q=-0")
+	f.Fuzz(func(t *testing.T, header string) {
+		got := AcceptLang(header)
+		if _, ok := ParseLang(string(got)); !ok {
+			t.Fatalf("%q", got)
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -252,4 +253,21 @@ func TestASlowReaderCostsNothing(t *testing.T) {
 	if n != says+1 {
 		t.Errorf("%d events", n)
 	}
+}
+
+func FuzzResumeAfter(f *testing.F) {
+	job := dreamcore.JobID(strings.Repeat("a", 20))
+	f.Add(string(job)+"-1", "")
+	f.Add("", "5")
+	f.Add("-", "-1")
+	f.Fuzz(func(t *testing.T, last, after string) {
+		r := &http.Request{Header: http.Header{"Last-Event-Id": {last}}, URL: &url.URL{RawQuery: url.Values{"after": {after}}.Encode()}}
+		seq, ok := resumeAfter(r, job)
+		if ok && seq < 0 {
+			t.Fatalf("%d", seq)
+		}
+		if ok && last != "" && !strings.HasPrefix(last, string(job)+"-") {
+			t.Fatalf("%q is taken for an event of the job", last)
+		}
+	})
 }
