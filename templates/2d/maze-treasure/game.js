@@ -35,19 +35,22 @@
     spawn = map.one("spawn");
     goal = map.one("goal");
     hero = walker(spawn, map.physics.stepsPerSecond);
-    foes = map.find("foe").slice(0, g.numbers.foes).map(function (at, i) {
-      var f = walker(at, g.numbers.foeSpeed);
+    var free = map.find("").filter(function (q) { return Kit.distance(q, spawn) > map.size * 4; });
+    function anywhere() { return free.splice(Math.floor(g.random() * free.length), 1)[0]; }
+    var homes = map.find("foe");
+    foes = [];
+    for (var i = 0; i < g.numbers.foes && free.length; i++) {
+      var home = homes[i] || anywhere(), f = walker(home, g.numbers.foeSpeed);
       f.which = i % art.foes.length;
-      f.home = at;
+      f.home = home;
       f.wait = 2 + i; // a little head start
-      return f;
-    });
+      foes.push(f);
+    }
     doors = map.find("door").map(function (d) { return { x: d.x, y: d.y, col: d.col, row: d.row, open: 0 }; });
     items = map.find("prize").map(function (q) { return { kind: "gem", x: q.x, y: q.y }; });
     map.find("key").forEach(function (q) { items.push({ kind: "key", x: q.x, y: q.y }); });
-    var free = map.find("").filter(function (q) { return Kit.distance(q, spawn) > map.size * 2; });
-    for (var i = 0; i < g.numbers.prizes && free.length; i++) {
-      var at = free.splice(Math.floor(g.random() * free.length), 1)[0];
+    for (i = 0; i < g.numbers.prizes && free.length; i++) {
+      var at = anywhere();
       items.push({ kind: "gem", x: at.x, y: at.y });
     }
     keys = 0;

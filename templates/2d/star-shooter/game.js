@@ -61,6 +61,9 @@
       var side = i - (power - 1) / 2;
       shots.push({ x: hero.x + side * 20, y: hero.y - hero.r - 20, vx: side * 60, vy: -720, r: 10 });
     }
+    for (i = -1; i <= 1 && g.rules.bounce; i += 2) { // slanted ones, that come back from the sides
+      shots.push({ x: hero.x, y: hero.y - hero.r - 20, vx: i * 420, vy: -560, r: 10 });
+    }
     Kit.sound.play("shoot", 0.9 + power * 0.1);
   }
 
