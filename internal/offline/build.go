@@ -104,7 +104,20 @@ func (j *job) apply(g *game, plan *recipe.Plan) error {
 	if err := j.reword(pageFile, plan); err != nil {
 		return err
 	}
-	return j.wait(len(plan.Orders))
+	if len(plan.Orders) == 0 {
+		return nil
+	}
+	made, err := j.wait()
+	if err != nil || made {
+		return err
+	}
+	// Those that failed are tried once more; the others count as done.
+	if err := j.order(j.say("mend.redraw"), plan.Orders); err != nil {
+		return err
+	}
+	made, err = j.wait()
+	j.undrawn = !made
+	return err
 }
 
 // order orders pictures, all in one go; they are made while the work goes on.
@@ -137,15 +150,15 @@ func (j *job) reorder(words string, orders []recipe.Order) error {
 	if err := j.order("", orders); err != nil {
 		return err
 	}
-	return j.wait(len(orders))
+	made, err := j.wait()
+	j.undrawn = !made
+	return err
 }
 
-func (j *job) wait(orders int) error {
-	if orders == 0 {
-		return nil
-	}
-	_, _, err := j.shell(j.say("build.wait"), "image wait")
-	return err
+// wait waits for the pictures and reports whether all were made.
+func (j *job) wait() (bool, error) {
+	_, code, err := j.shell(j.say("build.wait"), "image wait")
+	return code == 0, err
 }
 
 // reword replaces what is left of the template's names in a page.
@@ -196,7 +209,16 @@ func (j *job) summary(plan *recipe.Plan, left []finding) string {
 	return strings.Join(parts, " ")
 }
 
+// verdict says what the judgements said, and what went wrong beside them.
 func (j *job) verdict(left []finding) string {
+	said := j.judged(left)
+	if j.undrawn {
+		said += " " + j.say("done.undrawn")
+	}
+	return said
+}
+
+func (j *job) judged(left []finding) string {
 	if len(left) == 0 {
 		return j.say("done.passed")
 	}

@@ -246,6 +246,26 @@ func TestEdit(t *testing.T) {
 	}
 }
 
+// A picture that fails is tried once more; one that fails again is owned up to.
+func TestFailingPictures(t *testing.T) {
+	for _, failures := range []string{"", "x", "xx"} {
+		a := newAgent(t, serve(t, offline.Config{}), chatDialect{piTools})
+		if err := os.WriteFile(filepath.Join(a.box.root, "image-failures"), []byte(failures), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_, last := a.job("a game where a cat flies through the sky")
+		orders, waits := 0, 0
+		for _, l := range a.box.log {
+			orders += strings.Count(l, "image order 'a flying cat")
+			waits += strings.Count(l, "image wait")
+		}
+		want := min(len(failures)+1, 2)
+		if orders != want || waits != want || strings.Contains(last, "could not be made") != (len(failures) == 2) {
+			t.Errorf("%d failures: ordered %d times, waited %d times, said %q", len(failures), orders, waits, last)
+		}
+	}
+}
+
 // What is not understood changes nothing and says so.
 func TestEditNotUnderstood(t *testing.T) {
 	s := serve(t, offline.Config{})

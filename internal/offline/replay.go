@@ -31,8 +31,9 @@ type job struct {
 	prompt
 	sabotage Sabotage
 
-	next   int // index into talk.done
-	answer wire.Answer
+	next    int // index into talk.done
+	answer  wire.Answer
+	undrawn bool // a picture could not be made
 }
 
 // step describes an answer for the log.

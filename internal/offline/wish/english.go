@@ -15,7 +15,7 @@ func (p *parser) english(atoms []atom) {
 	reset := func() { part, before, here = "", "", false }
 	for i := 0; i < len(atoms); i++ {
 		a := atoms[i]
-		asNoun := a.thing != nil && a.class != "noise" && (a.activity == "" || article || part != "" || here)
+		asNoun := a.thing != nil && a.class == "" && (a.activity == "" || article || part != "" || here)
 		switch {
 		case a.class != "" && !asNoun && a.activity == "":
 			switch a.class {

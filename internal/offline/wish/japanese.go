@@ -19,7 +19,7 @@ func (p *parser) japanese(s string, atoms []atom) {
 			p.note(a)
 			continue
 		}
-		if a.activity != "" && a.end < len(s) && p.after(s, a.end) == "" {
+		if a.activity != "" && p.after(s, a.end) == "" {
 			continue // a verb that is also the name of a thing
 		}
 		class := p.after(s, a.end)

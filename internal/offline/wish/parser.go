@@ -59,7 +59,13 @@ func (p *parser) read(sentence string) {
 		p.english(atoms)
 	}
 	for _, h := range p.lex.FindPlaces(sentence) {
-		p.place(h.ID)
+		// A place within a verb counts (who flies through the sky), one within
+		// the name of a thing does not.
+		if !slices.ContainsFunc(atoms, func(a atom) bool {
+			return a.thing != nil && a.start <= h.Start && h.End <= a.end && a.end-a.start > h.End-h.Start
+		}) {
+			p.place(h.ID)
+		}
 	}
 	if p.tint != "" {
 		// Said of nothing that follows: of what came last, else of the whole.
@@ -176,7 +182,7 @@ func (p *parser) cast(part Part, t Thing) {
 	}
 	p.tint, p.size, p.count = "", "", ""
 	w := p.wish
-	for _, others := range [][]Cast{w.Heroes, w.Foes, w.Prizes, w.Scenery} {
+	for _, others := range [][]Cast{w.Heroes, w.Foes, w.Prizes, w.Scenery, p.loose} {
 		for i, o := range others {
 			if o.Key() == t.Key() {
 				if o.Colour == "" {
