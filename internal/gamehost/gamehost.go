@@ -12,6 +12,7 @@
 package gamehost
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -58,6 +60,7 @@ type Host struct {
 	log      *slog.Logger
 	versions *versionCache
 	reports  *limiter
+	shelf    *shelf
 }
 
 // New checks the configuration; it does no I/O. Log receives what is refused.
@@ -70,6 +73,7 @@ func New(config Config, games Games, blobs Blobs, log *slog.Logger) (*Host, erro
 	h := &Host{
 		config: config, origin: u, hosts: map[string]bool{}, games: games, blobs: blobs, log: log,
 		versions: newVersionCache(256), reports: newLimiter(20, time.Second),
+		shelf: newShelf(blobs),
 	}
 	for _, host := range append([]string{u.Host}, config.Aliases...) {
 		h.hosts[strings.ToLower(host)] = true
@@ -220,6 +224,19 @@ func (h *Host) serve(w http.ResponseWriter, r *http.Request, id dreamcore.GameID
 }
 
 func (h *Host) file(w http.ResponseWriter, r *http.Request, id dreamcore.GameID, file dreamcore.VersionFile, pinned bool) {
+	kind := MediaType(file.Path)
+	if wantsGzip(r, file, kind) {
+		data, err := h.shelf.get(r.Context(), file.Hash)
+		if err != nil {
+			h.fail(w, r, id, err)
+			return
+		}
+		h.fileHeaders(w.Header(), kind, string(file.Hash)+"-gzip", pinned)
+		w.Header().Set("Content-Encoding", "gzip")
+		w.Header().Set("Content-Length", strconv.Itoa(len(data))) // ServeContent leaves it out for what is encoded
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
+		return
+	}
 	f, err := h.blobs.Open(r.Context(), file.Hash)
 	if err != nil {
 		h.fail(w, r, id, err)
@@ -230,11 +247,18 @@ func (h *Host) file(w http.ResponseWriter, r *http.Request, id dreamcore.GameID,
 			h.log.Warn("blob does not close", "game", string(id), "reason", err.Error())
 		}
 	}()
-	kind := MediaType(file.Path)
-	header := w.Header()
+	h.fileHeaders(w.Header(), kind, string(file.Hash), pinned)
+	http.ServeContent(w, r, "", time.Time{}, onlySeeker{f})
+}
+
+// fileHeaders are on every file of a game.
+func (h *Host) fileHeaders(header http.Header, kind, tag string, pinned bool) {
 	SetHeaders(header, h.config.Wildcard)
 	header.Set("Content-Type", kind)
-	header.Set("ETag", `"`+string(file.Hash)+`"`)
+	header.Set("ETag", `"`+tag+`"`)
+	if compressible(kind) {
+		header.Set("Vary", "Accept-Encoding")
+	}
 	if pinned && !strings.HasPrefix(kind, "text/html") {
 		header.Set("Cache-Control", "public, max-age=31536000, immutable")
 	} else {
@@ -242,7 +266,6 @@ func (h *Host) file(w http.ResponseWriter, r *http.Request, id dreamcore.GameID,
 		// takedown are seen at once; the ETag keeps that cheap.
 		header.Set("Cache-Control", "no-cache")
 	}
-	http.ServeContent(w, r, "", time.Time{}, onlySeeker{f})
 }
 
 // onlySeeker hides from ServeContent everything of a file but its bytes.
