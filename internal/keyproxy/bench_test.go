@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -161,5 +163,55 @@ func BenchmarkStream(b *testing.B) {
 				b.ReportMetric(float64(first.Microseconds())/float64(b.N), "µs/first")
 			})
 		}
+	}
+}
+
+// BenchmarkPaced is a stream of 20 events as a model sends them, one every 5 ms;
+// each carries the time at which it left. It reports the mean time that an
+// event was under way, and the time to the first one.
+func BenchmarkPaced(b *testing.B) {
+	start := time.Now()
+	urls, token := benchWorld(b, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		for range 20 {
+			_, _ = fmt.Fprintf(w, "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"%d .\"}}\n\n", time.Since(start).Nanoseconds())
+			w.(http.Flusher).Flush()
+			time.Sleep(5 * time.Millisecond)
+		}
+	})
+	left := regexp.MustCompile(`"text":"([0-9]+) \."`)
+	for _, way := range ways {
+		b.Run(way, func(b *testing.B) {
+			client := &http.Client{Transport: &http.Transport{}}
+			defer client.CloseIdleConnections()
+			var first, under time.Duration
+			var events int64
+			for b.Loop() {
+				began := time.Now()
+				resp := benchRequest(b, client, urls[way], token, minimal(messagesPath, true))
+				sc := bufio.NewScanner(resp.Body)
+				seen := false
+				for sc.Scan() {
+					m := left.FindSubmatch(sc.Bytes())
+					if m == nil {
+						continue
+					}
+					if !seen {
+						first += time.Since(began)
+						seen = true
+					}
+					n, err := strconv.ParseInt(string(m[1]), 10, 64)
+					if err != nil {
+						b.Fatal(err)
+					}
+					under += time.Since(start) - time.Duration(n)
+					events++
+				}
+				_ = resp.Body.Close()
+			}
+			b.ReportMetric(float64(first.Microseconds())/float64(b.N), "µs/first")
+			b.ReportMetric(float64(under.Microseconds())/float64(events), "µs/event")
+		})
 	}
 }

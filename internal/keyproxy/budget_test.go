@@ -123,6 +123,36 @@ func TestConcurrencyAndRate(t *testing.T) {
 	}
 }
 
+func TestLargeBodiesAtOnce(t *testing.T) {
+	w := newWorld(t)
+	hold, entered := make(chan struct{}), make(chan struct{}, 10)
+	w.up.set(func(rw http.ResponseWriter, r *http.Request) { entered <- struct{}{}; <-hold; standard(rw, r) })
+	big := strings.Replace(minimal(messagesPath, false), "hi", strings.Repeat("a", 3<<20), 1)
+	var wg sync.WaitGroup
+	for range largeAtOnce {
+		wg.Go(func() {
+			if r, err := w.try("POST", messagesPath, big, nil); err != nil || r.status != 200 {
+				t.Errorf("%d %v %s", r.status, err, r.body)
+			}
+		})
+		<-entered
+	}
+	if r, err := w.try("POST", messagesPath, big, nil); err == nil && (r.status != 429 || r.header.Get("Retry-After") == "") {
+		t.Errorf("%d %s", r.status, r.body) // or the connection was closed on the rest of the body
+	}
+	if n := w.up.calls.Load(); n != largeAtOnce {
+		t.Errorf("%d calls", n)
+	}
+	close(hold)
+	wg.Wait()
+	if r := w.post(messagesPath, big); r.status != 200 {
+		t.Errorf("afterwards: %d %s", r.status, r.body)
+	}
+	if _, m := w.up.seen(); len(fmt.Sprint(m)) < 3<<20 {
+		t.Error("the body did not arrive whole")
+	}
+}
+
 func TestB03AndB04OutputLimits(t *testing.T) {
 	w := newWorld(t)
 	field := map[string]string{messagesPath: "max_tokens", chatPath: "max_completion_tokens", responsesPath: "max_output_tokens"}

@@ -38,11 +38,19 @@ type JobTerms struct {
 	PerMinute   int
 }
 
+// A body beyond largeBytes is held in memory, as text and as a tree, for at
+// most largeAtOnce requests of a job.
+const (
+	largeBytes  = 2 << 20
+	largeAtOnce = 2
+)
+
 // job is one open attempt.
 type job struct {
 	terms  atomic.Pointer[openTerms]
 	ctx    context.Context // ends all calls of the job
 	cancel context.CancelCauseFunc
+	large  chan struct{} // a place for each large body that is in memory
 
 	mu       sync.Mutex
 	closing  bool
@@ -138,7 +146,7 @@ func (p *Proxy) OpenJob(ctx context.Context, terms JobTerms) error {
 		j.terms.Store(open) // the same attempt under new terms; its calls run on
 	} else {
 		jctx, cancel := context.WithCancelCause(p.ctx)
-		j := &job{ctx: jctx, cancel: cancel, idle: make(chan struct{}), tokens: float64(terms.PerMinute), filled: p.now()}
+		j := &job{ctx: jctx, cancel: cancel, large: make(chan struct{}, largeAtOnce), idle: make(chan struct{}), tokens: float64(terms.PerMinute), filled: p.now()}
 		j.terms.Store(open)
 		p.mu.Lock()
 		p.jobs[terms.Job] = j

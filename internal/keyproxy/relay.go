@@ -208,7 +208,7 @@ type cleaner struct {
 	ch         *charge
 	texts      map[string]*held
 	order      []*held // of texts, as they began
-	pending    int // texts of which something is held back
+	pending    int     // texts of which something is held back
 	buf        []byte
 	overloaded bool
 	seen       bool

@@ -1,6 +1,7 @@
 package keyproxy
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -34,6 +35,7 @@ type call struct {
 	rec    AuditRecord
 	began  bool // the status line is out
 	inside bool // counted as one of the job's requests
+	large  bool // holds one of the job's places for large bodies
 }
 
 // stop is how a check ends a call: with a reason and a detail for people that
@@ -83,6 +85,9 @@ func (c *call) finish() {
 	}
 	c.p.log.Info("proxy call", "job_id", c.rec.Job, "sandbox_id", c.channel, "route", c.rec.Route, "decision", c.rec.Decision,
 		"reason", c.rec.Reason, "detail", c.rec.Detail, "status", c.rec.Status, "dur_ms", c.rec.DurMS)
+	if c.large {
+		<-c.job.large
+	}
 	if c.inside {
 		c.job.leave() // last, so that a closed job has its audit complete
 	}
@@ -339,7 +344,19 @@ func (c *call) read() *stop {
 	if err := rc.SetReadDeadline(deadline); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return nof(BadBody, "no deadline could be set")
 	}
-	data, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, MaxBodyBytes))
+	body := http.MaxBytesReader(c.w, c.r.Body, MaxBodyBytes)
+	data, err := io.ReadAll(io.LimitReader(body, largeBytes))
+	if err == nil && len(data) == largeBytes {
+		select {
+		case c.job.large <- struct{}{}:
+			c.large = true
+		default:
+			return nof(TooManyAtOnce, "large requests")
+		}
+		buf := bytes.NewBuffer(data)
+		_, err = buf.ReadFrom(body)
+		data = buf.Bytes()
+	}
 	c.rec.BytesIn = int64(len(data))
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
 		return nof(TooLarge, "at most %d bytes", MaxBodyBytes)
