@@ -162,7 +162,7 @@ func Load() (*Lexicon, error) {
 	for lang, classes := range l.Grammar {
 		var f Finder
 		for class, words := range classes {
-			if class == "irregular" {
+			if class == "irregular" || class == "unchanging" {
 				continue // no class of words, but plurals of any
 			}
 			f.add(class, Words{lang: words}, false)

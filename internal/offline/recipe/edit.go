@@ -231,7 +231,7 @@ func (e *editor) put(s *slot, c wish.Cast) {
 			now = like(s.now.Names[lang], now)
 		}
 		if s.part == wish.Hero {
-			e.plan.replaceHero(lang, s.now.Names[lang], now)
+			e.replaceHero(e.plan, lang, s.now.Names[lang], now)
 		}
 		e.game.set(s.Name+"/"+string(lang), now)
 	}

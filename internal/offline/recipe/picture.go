@@ -43,7 +43,8 @@ func (p *Plan) order(s Slot, c wish.Cast, doing string) {
 	p.Orders = append(p.Orders, Order{File: s.Picture, Words: describe(c, doing, s.Look), Size: size})
 }
 
-// describe is what the picture maker reads: "a blue flying cat, side view".
+// describe is what the picture maker reads: look, colour, doing and name, then
+// how it is drawn.
 func describe(c wish.Cast, doing, look string) string {
 	var words []string
 	for _, w := range []string{c.Look, c.Colour, doing, c.Names.In(dreamcore.English)} {

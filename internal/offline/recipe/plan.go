@@ -277,9 +277,9 @@ func (c *Cook) title(p *Plan, w wish.Wish) dreamcore.Localized {
 			}
 		}
 		title[lang] = strings.NewReplacer(
-			"{hero}", headline(p.Hero, lang, false),
-			"{foe}", headline(first(p.Foes, p.Hero), lang, true),
-			"{prize}", headline(first(p.Prizes, p.Hero), lang, true),
+			"{hero}", c.headline(p.Hero, lang, false),
+			"{foe}", c.headline(first(p.Foes, p.Hero), lang, true),
+			"{prize}", c.headline(first(p.Prizes, p.Hero), lang, true),
 		).Replace(pattern)
 	}
 	return title
@@ -300,13 +300,13 @@ func first(list []wish.Cast, other wish.Cast) wish.Cast {
 }
 
 // headline is a name as it stands in a title.
-func headline(c wish.Cast, lang dreamcore.Lang, many bool) string {
-	name := c.Names.In(lang)
+func (c *Cook) headline(cast wish.Cast, lang dreamcore.Lang, many bool) string {
+	name := cast.Names.In(lang)
 	if lang != dreamcore.English {
 		return name
 	}
 	if many {
-		name = plural(name)
+		name = c.plural(name)
 	}
 	return capital(name)
 }

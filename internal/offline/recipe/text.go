@@ -25,18 +25,18 @@ func (c *Cook) names(p *Plan, m Manifest, doc *document) {
 	for lang, old := range m.Title {
 		p.replaceTitle(old, p.Title.In(lang))
 	}
-	name := func(s Slot, c wish.Cast) {
+	name := func(s Slot, cast wish.Cast) {
 		var old dreamcore.Localized
-		if c.Kept || !doc.get(s.Name, &old) {
+		if cast.Kept || !doc.get(s.Name, &old) {
 			return
 		}
 		for _, lang := range dreamcore.Langs {
-			now := c.Names.In(lang)
+			now := cast.Names.In(lang)
 			if lang == dreamcore.English {
 				now = like(old[lang], now)
 			}
 			if s.Name == m.Change.Hero.Name {
-				p.replaceHero(lang, old[lang], now)
+				c.replaceHero(p, lang, old[lang], now)
 			}
 			doc.set(s.Name+"/"+string(lang), now)
 		}
@@ -55,9 +55,9 @@ func (c *Cook) names(p *Plan, m Manifest, doc *document) {
 
 // replaceHero remembers the hero's old name. Only the hero's is replaced in
 // running text: a word for a key or a star is often no name of a thing there.
-func (p *Plan) replaceHero(lang dreamcore.Lang, old, now string) {
+func (c *Cook) replaceHero(p *Plan, lang dreamcore.Lang, old, now string) {
 	if lang == dreamcore.English {
-		p.replace(Rename{Old: plural(old), New: plural(now)})
+		p.replace(Rename{Old: c.plural(old), New: c.plural(now)})
 	}
 	p.replace(Rename{Old: old, New: now})
 }
@@ -133,7 +133,7 @@ func wordy(r rune) bool {
 	return r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' || r == '-')
 }
 
-// fileEnding tells "cat.png" from the end of a sentence.
+// fileEnding tells the dot of a file name from the end of a sentence.
 func fileEnding(s string) bool {
 	return len(s) > 1 && s[0] == '.' && unicode.IsLetter(rune(s[1])) && s[1] < utf8.RuneSelf
 }
@@ -168,12 +168,13 @@ func capital(name string) string {
 
 // plural is an English name in the plural; names of several words end in their
 // noun, but for those with a preposition, which stay as they are.
-func plural(name string) string {
+func (c *Cook) plural(name string) string {
 	if name == "" || strings.Contains(name, " with ") || strings.Contains(name, " of ") || strings.Contains(name, " on ") {
 		return name
 	}
 	lower := strings.ToLower(name)
-	if strings.HasSuffix(lower, "fish") || strings.HasSuffix(lower, "sheep") || strings.HasSuffix(lower, "s") && !strings.HasSuffix(lower, "ss") && !strings.HasSuffix(lower, "us") {
+	same := slices.ContainsFunc(c.Lexicon.Grammar[dreamcore.English]["unchanging"], func(w string) bool { return strings.HasSuffix(lower, w) })
+	if same || strings.HasSuffix(lower, "s") && !strings.HasSuffix(lower, "ss") && !strings.HasSuffix(lower, "us") {
 		return name
 	}
 	all := lexicon.Inflect(lower)

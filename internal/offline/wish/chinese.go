@@ -40,7 +40,7 @@ func (p *parser) chinese(s string, atoms []atom) {
 		case a.class == "join":
 			part = before
 		case a.class == "of":
-			// "blue 的 dog" keeps what the verb before governs; a verb without an
+			// 的 after a colour keeps what the verb before governs; a verb without an
 			// object does not reach over it.
 			if before != "" {
 				part = ""

@@ -25,7 +25,7 @@ type Thing struct {
 	Known   bool                // the index has it
 }
 
-// Key tells things apart: a puppy is a dog.
+// Key tells things apart, whatever the wish calls them.
 func (t Thing) Key() string {
 	if t.Concept != "" {
 		return t.Concept
@@ -34,7 +34,7 @@ func (t Thing) Key() string {
 }
 
 // Called returns the thing under the name that a text gives it in lang: who
-// asks for a puppy gets one, though its picture is that of a dog.
+// asks for the young of an animal gets it by that name.
 func (t Thing) Called(text string, lang dreamcore.Lang, irregular []string) Thing {
 	if strings.IndexFunc(text, unicode.IsLetter) != 0 {
 		return t // an emoji
