@@ -8,7 +8,7 @@
 //     begin: function (g) {},             a new play: make everything afresh
 //     step: function (g, dt) {},          1/60 second of play
 //     draw: function (g, ctx) {},         paint what there is
-//     player: function (g) {},            {x, y} of the hero
+//     player: function (g) {},            {x, y} of the hero, in 3D {x, y, z}
 //   });
 //
 // g.data is game.json; g.numbers, g.rules and g.palette are parts of it.
@@ -193,7 +193,7 @@ Kit.game = function (play) {
     DreamCoreSDK2.retry(start);
     DreamCoreSDK2.probe(function () {
       var p = play.player(g);
-      return { player: { x: p.x, y: p.y }, state: paused ? "paused" : g.state, score: g.score };
+      return { player: p.z === undefined ? { x: p.x, y: p.y } : { x: p.x, y: p.y, z: p.z }, state: paused ? "paused" : g.state, score: g.score };
     });
     DreamCoreSDK2.onPause(pause);
     DreamCoreSDK2.onResume(resume);

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"image/png"
 	"io/fs"
+	"maps"
 	"path"
 	"reflect"
 	"regexp"
@@ -223,11 +224,35 @@ func (d *draft) assets(list []Asset) {
 // is delivered with it.
 var pageRef = regexp.MustCompile(`(?:src|href)="([^"#?]+)"`)
 
+// importMap finds the page's import map, whose modules are delivered too.
+var importMap = regexp.MustCompile(`(?s)<script type="importmap">(.*?)</script>`)
+
+// loads lists what the page loads, in its order and perhaps more than once.
+func (d *draft) loads() []string {
+	page := string(d.own["index.html"])
+	var names []string
+	for _, ref := range pageRef.FindAllStringSubmatch(page, -1) {
+		names = append(names, ref[1])
+	}
+	for _, block := range importMap.FindAllStringSubmatch(page, -1) {
+		var m struct {
+			Imports map[string]string `json:"imports"`
+		}
+		if err := json.Unmarshal([]byte(block[1]), &m); err != nil {
+			d.fault("index.html: the import map: %v", err)
+			continue
+		}
+		for _, bare := range slices.Sorted(maps.Keys(m.Imports)) {
+			names = append(names, strings.TrimPrefix(m.Imports[bare], "./"))
+		}
+	}
+	return names
+}
+
 func (d *draft) shared(shared fs.FS) []File {
 	var files []File
 	seen := map[string]bool{}
-	for _, ref := range pageRef.FindAllStringSubmatch(string(d.own["index.html"]), -1) {
-		name := ref[1]
+	for _, name := range d.loads() {
 		if path.Clean(name) != name || path.IsAbs(name) || strings.Contains(name, ":") || strings.HasPrefix(name, "..") {
 			d.fault("index.html loads %q, which is no plain relative path", name)
 			continue
