@@ -295,7 +295,9 @@ func (h *Host) files(ctx context.Context, game dreamcore.GameID, id dreamcore.Ve
 // fail answers for a fault of ours and writes it down.
 func (h *Host) fail(w http.ResponseWriter, r *http.Request, id dreamcore.GameID, err error) {
 	if errors.Is(err, context.Canceled) {
-		return // the reader is gone: nobody to answer, nothing wrong
+		// The reader is gone, and nothing is wrong; but silence would be a 200.
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
 	}
 	h.log.Error("game cannot be served", "game", string(id), "reason", err.Error())
 	h.page(w, r, http.StatusInternalServerError, "gamehost.broken")

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"strings"
@@ -31,6 +32,11 @@ func (a *App) guard(next http.Handler) http.Handler {
 				return
 			}
 			r.Body = http.MaxBytesReader(w, r.Body, MaxBodyBytes)
+			// A body that trickles in must not hold a connection for ever.
+			err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(a.config.BodyTime))
+			if err != nil && !errors.Is(err, http.ErrNotSupported) {
+				a.log.Warn("a body has no deadline", "reason", err.Error())
+			}
 		}
 		next.ServeHTTP(w, r)
 	}))
@@ -92,7 +98,10 @@ func (a *App) problem(w http.ResponseWriter, r *http.Request, err error) {
 		key, status = "web.unavailable", http.StatusServiceUnavailable
 	default:
 		if r.Context().Err() != nil {
-			return // whoever asked is gone
+			// Whoever asked is gone or was too slow. Silence would be a 200.
+			w.Header().Set("Connection", "close")
+			w.WriteHeader(http.StatusRequestTimeout)
+			return
 		}
 		a.log.Error("page failed", "path", clip(r.URL.Path), "reason", err.Error())
 	}

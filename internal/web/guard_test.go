@@ -1,10 +1,14 @@
 package web
 
 import (
+	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"dreamcore"
 )
@@ -147,5 +151,30 @@ func TestRatesAndPlaces(t *testing.T) {
 	leave()
 	if _, ok := p.take("c"); !ok {
 		t.Error("a place that was left is not free")
+	}
+}
+
+func TestABodyThatTricklesInIsCutOff(t *testing.T) {
+	s := newStage(t, func(c *Config) { c.BodyTime = 50 * time.Millisecond })
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.app, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = fmt.Fprintf(conn, "POST /games HTTP/1.1\r\nHost: %s\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 1000\r\n\r\nwish=",
+		strings.TrimPrefix(s.app, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The end of the stream comes by itself: nothing more is sent from here.
+	answer, err := io.ReadAll(conn)
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 408") {
+		t.Errorf("%.100q, %v", answer, err)
+	}
+	if games, _, err := s.db.Gallery(t.Context(), 10, ""); err != nil || len(games) != 0 {
+		t.Error(games, err)
 	}
 }

@@ -74,6 +74,8 @@ type Config struct {
 	// StreamsPerAddress and Streams bound open event streams, of one address and
 	// of all; 0 means 24 and 2000.
 	StreamsPerAddress, Streams int
+	// BodyTime is how long a body may take to arrive; 0 means 30 s.
+	BodyTime time.Duration
 	// ClientAddress tells one visitor's address from another's; nil means the
 	// connection's. An operator behind a proxy reads a header that only the proxy
 	// can set.
@@ -113,6 +115,9 @@ func New(config Config, service Service, store Store, blobs Blobs, games Games, 
 	}
 	if config.Streams == 0 {
 		config.Streams = 2000
+	}
+	if config.BodyTime == 0 {
+		config.BodyTime = 30 * time.Second
 	}
 	if config.ClientAddress == nil {
 		config.ClientAddress = connectionAddress
