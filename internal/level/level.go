@@ -254,8 +254,12 @@ func (g *grid) at(col, row int) string {
 // grid reads tiles; ok is false when a finding says why they are useless.
 func (j *judge) grid(name string, l *level) (*grid, bool) {
 	g := &grid{rows: len(l.Tiles), size: l.TileSize, physics: l.Physics}
-	if g.size <= 0 {
+	if g.size == 0 {
 		g.size = 32
+	}
+	if !(g.size >= 1 && g.size <= 1024) {
+		j.find("tile_size", dreamcore.Fail, name)
+		return nil, false
 	}
 	for _, row := range l.Tiles {
 		g.cols = max(g.cols, len([]rune(row)))
@@ -305,10 +309,11 @@ func (j *judge) grid(name string, l *level) (*grid, bool) {
 	return g, true
 }
 
-// number returns one of the physics numbers; a missing one is a finding.
+// number returns one of the physics numbers; one that is missing or absurd is a
+// finding.
 func (j *judge) number(name string, physics map[string]float64, key string) (float64, bool) {
 	v, ok := physics[key]
-	if !ok || v <= 0 {
+	if !ok || !(v > 0 && v < 100_000) {
 		j.find("physics", dreamcore.Fail, name, "key", key)
 		return 0, false
 	}

@@ -226,14 +226,14 @@ func (j *judge) platform(name string, g *grid, run bool) {
 	if !ok[0] || !ok[1] || !ok[2] {
 		return
 	}
-	if p.maxFall = g.physics["maxFall"]; p.maxFall <= 0 {
+	if p.maxFall = g.physics["maxFall"]; !(p.maxFall > 0 && p.maxFall < 100_000) {
 		p.maxFall = 2 * p.jump
 	}
 	// The figure's box; a game may say another one beside its other numbers.
-	if p.w = g.physics["width"]; p.w <= 0 {
+	if p.w = g.physics["width"]; !(p.w >= 1 && p.w < 20*g.size) {
 		p.w = 0.7 * g.size
 	}
-	if p.h = g.physics["height"]; p.h <= 0 {
+	if p.h = g.physics["height"]; !(p.h >= 1 && p.h < 20*g.size) {
 		p.h = 0.9 * g.size
 	}
 	if len(g.goals) == 0 {
@@ -304,6 +304,8 @@ func (j *judge) explain(name string, g *grid, p *physics, found reach) {
 	}
 	wide, high := abs(to.col-from.col)-1, from.row-to.row
 	switch {
+	case wide > 0 && g.walled(from, to):
+		j.findOr("way_blocked", "", name, args)
 	case float64(high) > height:
 		args = append(args, "size", strconv.Itoa(high))
 		j.findOr("step_too_high", better, name, args)
@@ -324,6 +326,20 @@ func (j *judge) findOr(code, better, name string, args []string) {
 	}
 }
 
+// walled reports whether something solid stands between two places of about one
+// height.
+func (g *grid) walled(from, to cell) bool {
+	if abs(from.row-to.row) > 1 {
+		return false
+	}
+	for c := min(from.col, to.col) + 1; c < max(from.col, to.col); c++ {
+		if k := g.at(c, min(from.row, to.row)); k == solid || k == locked {
+			return true
+		}
+	}
+	return false
+}
+
 // nearestGap returns a cell where the figure stood and the nearest place to
 // stand that it did not reach, the pair that is closest to the goal.
 func (g *grid) nearestGap(found reach) (from, to cell, ok bool) {
@@ -337,6 +353,9 @@ func (g *grid) nearestGap(found reach) (from, to cell, ok bool) {
 				continue
 			}
 			for s := range found.stood {
+				if g.at(s.col, s.row+1) != solid && len(found.stood) > 1 {
+					continue // it stands on the very edge: the gap begins before
+				}
 				away := math.Hypot(float64(c.col-s.col), float64(c.row-s.row))
 				if away > 40 {
 					continue

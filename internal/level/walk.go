@@ -125,14 +125,14 @@ func (g *grid) firstDoor(reached map[cell]bool) string {
 func (j *judge) lanes(name string, l *level) {
 	length := 0
 	for _, lane := range l.Lanes {
-		length = max(length, len(lane))
+		length = max(length, len(lane)) // obstacles are ASCII, so bytes count
 	}
 	if length == 0 {
 		j.find("empty", dreamcore.Fail, name)
 		return
 	}
 	blocked := func(lane, col int) bool {
-		return col < len(l.Lanes[lane]) && l.Legend[l.Lanes[lane][col:col+1]] != "prize" && l.Lanes[lane][col] == '#'
+		return col < len(l.Lanes[lane]) && l.Lanes[lane][col] == '#'
 	}
 	open := make([]bool, len(l.Lanes))
 	for i := range open {
@@ -205,7 +205,7 @@ func (j *judge) walk(name string, l *level) {
 	if !ok {
 		return
 	}
-	jump := int(l.Physics["jumpLength"])
+	jump := int(min(max(l.Physics["jumpLength"], 1), 100))
 	reached := map[cell]bool{from: true}
 	open := []cell{from}
 	for len(open) > 0 {
@@ -213,7 +213,7 @@ func (j *judge) walk(name string, l *level) {
 		open = open[:len(open)-1]
 		h, _ := height(c)
 		for _, d := range []cell{{1, 0}, {-1, 0}, {0, 1}, {0, -1}} {
-			for n := 1; n <= max(1, jump); n++ {
+			for n := 1; n <= jump; n++ {
 				to := cell{c.col + n*d.col, c.row + n*d.row}
 				if up, ok := height(to); ok {
 					if !reached[to] && up-h <= step+1e-9 {
