@@ -29,6 +29,7 @@ type Proxy struct {
 	features []dreamcore.Feature
 	models   []string
 	model    string // the model that agents use
+	pictures string // the model that draws
 	budget   dreamcore.Budget
 	closers  []func() error
 }
@@ -114,6 +115,7 @@ func (p *Proxy) addImages(m config.Image, to map[dreamcore.Feature]keyproxy.Upst
 		if err != nil {
 			return err
 		}
+		p.pictures = m.Name
 		to[dreamcore.ImageGeneration] = keyproxy.Upstream{BaseURL: m.BaseURL, Key: key, Models: []keyproxy.ModelPrice{
 			{Name: m.Name, ImageMicros: m.ImageMicros, Free: m.ImageMicros == 0},
 		}}
@@ -121,11 +123,12 @@ func (p *Proxy) addImages(m config.Image, to map[dreamcore.Feature]keyproxy.Upst
 		return nil
 	}
 	key := dreamcore.NewSecret("sk-builtin-" + dreamcore.NewToken(40))
+	p.pictures = picture.ModelName
 	dial, closeServer := keyproxy.InProcess(picture.Handler(key, log))
 	p.closers = append(p.closers, closeServer)
 	to[dreamcore.ImageGeneration] = keyproxy.Upstream{
 		BaseURL: "http://pictures.invalid/v1", Key: key, Dial: dial, PictureMaker: true,
-		Models: []keyproxy.ModelPrice{{Name: config.BuiltinPictures, Free: true}},
+		Models: []keyproxy.ModelPrice{{Name: picture.ModelName, Free: true}},
 	}
 	log.Info("pictures", "decision", "built-in", "reason", "no_picture_provider_configured")
 	return nil

@@ -87,9 +87,6 @@ type Box struct {
 	DiskMB    int64   `json:"disk_mb"`
 }
 
-// BuiltinPictures is the name of the built-in picture maker.
-const BuiltinPictures = "builtin-pictures"
-
 // Default returns the settings of a machine without a file.
 func Default() Config {
 	return Config{

@@ -92,12 +92,14 @@ type Config struct {
 	Agent     agent.Adapter
 	API       agent.API
 	Model     string
-	ProxyURL  string                // the proxy as a box sees it
-	Image     func() (Image, error) // the image of new jobs
-	Toolkit   []byte
-	Metadata  map[string]string // marks sandboxes as this installation's
-	Limits    Limits
-	Log       *slog.Logger
+	// ImageModel draws the pictures that the agent orders.
+	ImageModel string
+	ProxyURL   string                // the proxy as a box sees it
+	Image      func() (Image, error) // the image of new jobs
+	Toolkit    []byte
+	Metadata   map[string]string // marks sandboxes as this installation's
+	Limits     Limits
+	Log        *slog.Logger
 }
 
 // Limits bound a job.

@@ -195,7 +195,7 @@ func (r *Runner) materials(ctx context.Context, job dreamcore.Job, b box) error 
 func (r *Runner) session(job dreamcore.Job) agent.Session {
 	return agent.Session{
 		ID: job.ID, API: r.cfg.API, Model: r.cfg.Model, ProxyURL: r.cfg.ProxyURL, GrantFile: workspace.GrantFile,
-		Dir: workspace.Root, Env: workspace.Env(job.Lang, r.cfg.ProxyURL), Timeout: r.cfg.Limits.Turn,
+		Dir: workspace.Root, Env: workspace.Env(job.Lang, r.cfg.ProxyURL, r.cfg.ImageModel), Timeout: r.cfg.Limits.Turn,
 	}
 }
 

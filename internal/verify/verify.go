@@ -126,7 +126,7 @@ func (v *Verifier) tool(ctx context.Context, sb sandbox.Sandbox, req Request, na
 		argv = append(argv, "--template", workspace.Original)
 	}
 	argv = append(append(argv, args...), workspace.Project)
-	env := workspace.Env(req.Lang, "")
+	env := workspace.Env(req.Lang, "", "")
 	res, err := sandbox.Run(ctx, sb, sandbox.Command{Args: argv, Dir: workspace.Root, Env: env, Timeout: v.cfg.Timeout}, maxReportBytes)
 	if err != nil {
 		return fmt.Errorf("run %s in the verifier: %w", name, err)

@@ -51,8 +51,9 @@ func Toolkit(binary []byte) []sandbox.File {
 	return files
 }
 
-// Env is the environment of everything that runs in a sandbox.
-func Env(lang dreamcore.Lang, proxyURL string) map[string]string {
+// Env is the environment of everything that runs in a sandbox. Without a proxy
+// (in the verifier) there are no pictures to order; imageModel is who draws them.
+func Env(lang dreamcore.Lang, proxyURL, imageModel string) map[string]string {
 	env := map[string]string{
 		"PATH":                 Path,
 		"HOME":                 "/home/user",
@@ -63,6 +64,7 @@ func Env(lang dreamcore.Lang, proxyURL string) map[string]string {
 	}
 	if proxyURL != "" {
 		env["DREAMCORE_IMAGE_URL"] = proxyURL + "/openai/v1/images/generations"
+		env["DREAMCORE_IMAGE_MODEL"] = imageModel
 	}
 	return env
 }
