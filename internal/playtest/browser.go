@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 
@@ -57,6 +58,7 @@ type browser struct {
 	ctx    context.Context // chromedp's: the browser lives as long as this
 	cancel context.CancelFunc
 	token  string // the name of the hook in each page
+	paints bool   // the game paints everything anew in each frame
 }
 
 // FindBrowser returns the path of a Chromium that can run the playtest, or an
@@ -126,13 +128,14 @@ type tab struct {
 	cancel context.CancelFunc
 	token  string
 	screen screen
+	paints bool
 }
 
 // open loads url in a fresh context and plays the first frames, so that what
 // loads has loaded.
 func (b *browser) open(url string, s screen) (*tab, error) {
 	ctx, cancel := chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext())
-	t := &tab{ctx: ctx, cancel: cancel, token: b.token, screen: s}
+	t := &tab{ctx: ctx, cancel: cancel, token: b.token, screen: s, paints: b.paints}
 	if err := t.load(url); err != nil {
 		t.Close()
 		return nil, err
@@ -161,7 +164,7 @@ func (t *tab) load(url string) error {
 			return fmt.Errorf("set touch: %w", err)
 		}
 	}
-	script := strings.NewReplacer("TOKEN", t.token, "SEED", "12345").Replace(clockScript + watchScript)
+	script := strings.NewReplacer("TOKEN", t.token, "SEED", "12345", "PAINTS", strconv.FormatBool(t.paints)).Replace(clockScript + watchScript)
 	if _, err := call(t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script}); err != nil {
 		return fmt.Errorf("inject clock: %w", err)
 	}
@@ -175,7 +178,12 @@ func (t *tab) load(url string) error {
 	if err := t.eval("await clock.loaded", nil); err != nil {
 		return err
 	}
-	return t.eval("await clock.settle(); await watch.run(24, 'all');", nil)
+	// The first page is painted in full, to learn how the game paints.
+	draw := "'all'"
+	if t.paints {
+		draw = "true"
+	}
+	return t.eval("await clock.settle(); await watch.run(24, "+draw+");", nil)
 }
 
 // Close ends the page, also one that is stuck.

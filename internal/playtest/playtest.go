@@ -184,6 +184,9 @@ func (j *judge) boot() (*facts, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := t.eval("return watch.paintsAnew()", &j.browser.paints); err != nil {
+		return nil, err
+	}
 	shot, err := t.shoot(1)
 	if err != nil {
 		return nil, err

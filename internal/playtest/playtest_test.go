@@ -87,7 +87,7 @@ func playGame(t *testing.T, dir, controls string) dreamcore.PlayReport {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	report, err := Run(ctx, Options{
-		Dir: dir, Controls: controls, Out: t.TempDir(),
+		Dir: dir, Controls: controls,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 	if err != nil {

@@ -12,6 +12,8 @@
   const listeners = {};
   const clickable = new Set();
   let drawing = true;
+  // PAINTS is filled in: an earlier page of this game painted all of its
+  // canvases anew in every frame.
 
   EventTarget.prototype.addEventListener = function (type, fn, options) {
     if (fn) {
@@ -28,6 +30,22 @@
   const own = new WeakSet(); // canvases of ours
   const canvasNames = new WeakMap();
   let canvasCount = 0;
+  // Canvases are numbered as they are made, which is the same in every run.
+  const make = Document.prototype.createElement;
+  Document.prototype.createElement = function (...args) {
+    const e = make.apply(this, args);
+    if (e instanceof HTMLCanvasElement) canvasNames.set(e, '#' + ++canvasCount);
+    return e;
+  };
+  if (window.OffscreenCanvas) {
+    window.OffscreenCanvas = new Proxy(OffscreenCanvas, {
+      construct(target, args, self) {
+        const c = Reflect.construct(target, args, self);
+        canvasNames.set(c, '#' + ++canvasCount);
+        return c;
+      },
+    });
+  }
   const imageName = (image) => {
     const url = image.currentSrc || image.src;
     if (typeof url === 'string' && url) return url.startsWith('data:') ? 'data' + url.length : url.split('/').pop().slice(0, 40);
@@ -68,13 +86,19 @@
   const leftOut = (context) => {
     if (drawing || !inFrame) return false;
     const h = fresh.get(context);
-    return Boolean(h && !h.always && h.whole >= 12 && context.canvas.isConnected);
+    return Boolean(context.canvas.isConnected && (h ? !h.always && (PAINTS || h.whole >= 12) : PAINTS));
   };
+  const painters = new Set(); // contexts on the page that anything was painted on
+  const paintsAnew = () => [...painters].every((c) => {
+    const h = fresh.get(c);
+    return !c.canvas.isConnected || h && h.whole >= 12 && !h.always;
+  });
   const wrap = (name, look) => {
     const original = paint[name];
     if (!original) return;
     paint[name] = function (...args) {
       if (leftOut(this)) return undefined;
+      if (this.canvas.isConnected) painters.add(this);
       if (!own.has(this)) { try { look(this, args); } catch { /* what we cannot read we do not see */ } }
       return original.apply(this, args);
     };
@@ -233,7 +257,7 @@
     for (const ref of contexts) {
       const context = ref.deref();
       const h = context && fresh.get(context);
-      if (h && h.whole >= 12 && h.last !== frameNumber) h.always = true; // it does not paint in every frame
+      if (h && (PAINTS || h.whole >= 12) && h.last !== frameNumber) h.always = true; // it does not paint in every frame
     }
   };
   // run plays n frames; the last one is drawn where draw says so. The page is
@@ -437,6 +461,7 @@
   };
 
   hook.watch = {
+    paintsAnew: () => painters.size > 0 && paintsAnew(),
     run, sample, startPoint, clickPoint, canvasPoint,
     handlers: () => {
       inlineHandlers();
