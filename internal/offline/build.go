@@ -219,6 +219,9 @@ func (j *job) verdict(left []finding) string {
 }
 
 func (j *job) judged(left []finding) string {
+	if len(left) == 0 && len(j.unjudged) > 0 {
+		return j.say("done.unjudged", "list", strings.Join(j.unjudged, j.say("and")))
+	}
 	if len(left) == 0 {
 		return j.say("done.passed")
 	}

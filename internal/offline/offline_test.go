@@ -266,6 +266,15 @@ func TestFailingPictures(t *testing.T) {
 	}
 }
 
+// A judgement that could not judge is no pass.
+func TestUnjudged(t *testing.T) {
+	t.Setenv("PLAYTEST_CANNOT", "1")
+	a := newAgent(t, serve(t, offline.Config{}), chatDialect{piTools})
+	if _, last := a.job("a game where a cat flies through the sky"); !strings.Contains(last, "could not judge: playtest") {
+		t.Errorf("it says %q", last)
+	}
+}
+
 // What is not understood changes nothing and says so.
 func TestEditNotUnderstood(t *testing.T) {
 	s := serve(t, offline.Config{})

@@ -57,8 +57,11 @@ func (j *job) judge(tool string, round int) ([]finding, error) {
 	if len(found) == 0 && code == 1 {
 		found = []finding{{code: tool + "_failed"}}
 	}
-	// Any other code: it could not judge, which is not the game's fault; the
-	// host judges for itself.
+	if len(found) == 0 {
+		// Any other code: it could not judge, which is not the game's fault. The
+		// host judges for itself; here it is only not passed over in silence.
+		j.unjudged = append(j.unjudged, tool)
+	}
 	return found, nil
 }
 

@@ -34,6 +34,8 @@ type job struct {
 	next    int // index into talk.done
 	answer  wire.Answer
 	undrawn bool // a picture could not be made
+	// unjudged are the judgements that did not come to a verdict.
+	unjudged []string
 }
 
 // step describes an answer for the log.
