@@ -18,6 +18,7 @@ import (
 	"dreamcore"
 	"dreamcore/internal/engine/gvisor"
 	"dreamcore/internal/envd"
+	"dreamcore/internal/text"
 )
 
 const (
@@ -64,7 +65,7 @@ func (e *Engine) boot(ctx context.Context, o order) (*box, error) {
 	e.mu.Lock()
 	if !e.open {
 		e.mu.Unlock()
-		return nil, dreamcore.Errorf(dreamcore.Unavailable, "engine.create", "the engine is not open")
+		return nil, e.closed()
 	}
 	e.busy.Add(1)
 	e.mu.Unlock()
@@ -109,7 +110,7 @@ func (e *Engine) boot(ctx context.Context, o order) (*box, error) {
 	e.mu.Unlock()
 	if !open {
 		_ = e.end(b, reasonEngine) // Close reports what it cannot remove
-		return nil, dreamcore.Errorf(dreamcore.Unavailable, "engine.create", "the engine is closing")
+		return nil, e.closed()
 	}
 	go func() {
 		defer e.busy.Done()
@@ -126,6 +127,10 @@ func (e *Engine) boot(ctx context.Context, o order) (*box, error) {
 	b.live(o.life, true, func() { e.finish(b, reasonTimeout) })
 	e.log.Info("booted a sandbox", "sandbox_id", b.id, "image", o.image.Digest, "egress", o.egress, "dur_ms", time.Since(begun).Milliseconds())
 	return b, nil
+}
+
+func (e *Engine) closed() error {
+	return &dreamcore.Error{Code: dreamcore.Unavailable, Op: "engine.create", Msg: text.T(e.cfg.Lang, "engine.closed")}
 }
 
 // tell gives the box's PID 1 what only the host may say.

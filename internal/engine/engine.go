@@ -17,6 +17,7 @@ import (
 
 	"dreamcore"
 	"dreamcore/internal/engine/gvisor"
+	"dreamcore/internal/text"
 )
 
 // Limits bound one sandbox.
@@ -48,6 +49,8 @@ type Config struct {
 	Log    *slog.Logger
 	// AllowNoLimits goes on where the machine cannot enforce limits.
 	AllowNoLimits bool
+	// Lang is the language of the errors that people see; English when empty.
+	Lang dreamcore.Lang
 }
 
 // Engine boots boxes and serves their clients.
@@ -79,7 +82,7 @@ func New(cfg Config) *Engine {
 		dying: map[dreamcore.SandboxID]*box{},
 		run: gvisor.New(gvisor.Config{
 			Dir: cfg.Dir, Runsc: cfg.Runsc, Sandboxd: cfg.Sandboxd,
-			Limits: cfg.Limits, AllowNoLimits: cfg.AllowNoLimits, Log: cfg.Log,
+			Limits: cfg.Limits, AllowNoLimits: cfg.AllowNoLimits, Log: cfg.Log, Lang: cfg.Lang,
 		}),
 	}
 }
@@ -88,8 +91,10 @@ func New(cfg Config) *Engine {
 // engine which died left in the same folder.
 func (e *Engine) Open(ctx context.Context) error {
 	if e.cfg.APIKey.IsZero() {
-		return dreamcore.Errorf(dreamcore.Invalid, "engine.open", "the engine has no API key").
-			WithHint("an engine without a key would obey anybody; set one")
+		return &dreamcore.Error{
+			Code: dreamcore.Invalid, Op: "engine.open",
+			Msg: text.T(e.cfg.Lang, "engine.no_key"), Hint: text.T(e.cfg.Lang, "engine.no_key_hint"),
+		}
 	}
 	reaped, err := e.run.Open(ctx)
 	if err != nil {

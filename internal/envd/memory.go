@@ -11,11 +11,13 @@ import (
 	"time"
 )
 
-// The watcher acts when less than this share of the memory is left: a process
-// that takes memory as fast as it can must not get through it between two looks.
+// The watcher acts when less than this share of the memory is left. It looks as
+// often as a process that takes memory at fillPerSecond could use up what is
+// left, within bounds: looking costs time, and a hundred idle boxes all look.
 const (
 	memoryReserve = 0.08
-	lookOften     = 20 * time.Millisecond
+	fillPerSecond = 8 << 30
+	lookOften     = 10 * time.Millisecond
 	lookSeldom    = 200 * time.Millisecond
 )
 
@@ -36,30 +38,33 @@ func (s *Server) WatchMemory(ctx context.Context, limitBytes int64) {
 			s.log.Warn("memory is not watched", "reason", err.Error())
 			return
 		}
-		wait = lookSeldom
-		if used > limitBytes/2 {
-			wait = lookOften
-		}
+		left := time.Duration(float64(wall-used) / fillPerSecond * float64(time.Second))
+		wait = min(max(left, lookOften), lookSeldom)
 		if used > wall {
-			s.endBiggest(used)
-			// What it held comes back a moment after its end.
-			wait = 2 * lookOften
+			s.endBiggest(used, limitBytes)
 		}
 	}
 }
 
-func (s *Server) endBiggest(used int64) {
+// A process is ended only when that helps: it holds a good part of the memory, or
+// all together hold nearly all of it. Memory of one that has just been ended
+// counts as used for a while yet, and whoever starts meanwhile is innocent.
+const (
+	guiltyShare = 0.05
+	heldShare   = 0.7
+)
+
+func (s *Server) endBiggest(used, limitBytes int64) {
 	var victim stat
-	var biggest int64
+	var biggest, all int64
 	for _, p := range everyProcess() {
-		if p.uid == 0 || p.pid == 1 {
-			continue
-		}
-		if n := residentBytes(p.pid); n > biggest {
+		n := residentBytes(p.pid)
+		all += n
+		if p.uid != 0 && p.pid != 1 && n > biggest {
 			victim, biggest = p, n
 		}
 	}
-	if biggest == 0 {
+	if biggest == 0 || float64(biggest) < guiltyShare*float64(limitBytes) && float64(all) < heldShare*float64(limitBytes) {
 		return
 	}
 	why := fmt.Sprintf("out of memory: process %d used %d MiB", victim.pid, biggest>>20)

@@ -48,7 +48,7 @@ func (r *Runtime) Boot(ctx context.Context, id dreamcore.SandboxID, root string)
 	r.mu.Lock()
 	if r.lock == nil {
 		r.mu.Unlock()
-		return nil, dreamcore.Errorf(dreamcore.Unavailable, "engine.boot", "the engine is closed")
+		return nil, fail(r.cfg.Lang, dreamcore.Unavailable, "engine.boot", "closed")
 	}
 	r.boxes[b.ID] = b
 	r.mu.Unlock()

@@ -15,12 +15,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"dreamcore"
+	"dreamcore/internal/text"
 )
 
 const (
@@ -52,18 +54,19 @@ type Limits struct {
 // DefaultLimits suit one agent with a headless browser.
 var DefaultLimits = Limits{MemoryBytes: 3 << 30, CPUs: 2, Processes: 1024, DiskBytes: 1 << 30}
 
-func (l Limits) check() error {
+func (l Limits) check(lang dreamcore.Lang) error {
 	if l.CPUs <= 0 || l.Processes < 16 || l.DiskBytes < 1<<20 {
-		return dreamcore.Errorf(dreamcore.Invalid, "engine.limits", "the limits of a sandbox are too small: %+v", l)
+		return fail(lang, dreamcore.Invalid, "engine.limits", "small_limits")
 	}
 	need := l.DiskBytes + l.DiskBytes/tmpShare + l.DiskBytes/shmShare + minFreeBytes
 	if l.MemoryBytes < need {
-		return dreamcore.Errorf(dreamcore.Invalid, "engine.limits",
-			"a sandbox's files live in its memory: %d bytes of disk need %d bytes of memory, not %d", l.DiskBytes, need, l.MemoryBytes).
-			WithHint("raise the memory limit or lower the disk limit")
+		return fail(lang, dreamcore.Invalid, "engine.limits", "disk_over_memory",
+			"disk", mib(l.DiskBytes), "need", mib(need), "memory", mib(l.MemoryBytes))
 	}
 	return nil
 }
+
+func mib(n int64) string { return strconv.FormatInt(n>>20, 10) }
 
 // Config says where everything is.
 type Config struct {
@@ -74,6 +77,8 @@ type Config struct {
 	// AllowNoLimits goes on where the machine cannot enforce limits.
 	AllowNoLimits bool
 	Log           *slog.Logger
+	// Lang is the language of the errors that people see; English when empty.
+	Lang dreamcore.Lang
 }
 
 // Runtime boots boxes in one folder. Only one Runtime may have a folder open.
@@ -108,17 +113,15 @@ func (r *Runtime) controlDir(id string) string { return filepath.Join(r.boxDir(i
 // Open checks the machine, takes the folder, and removes whatever a Runtime
 // that died left in it. It returns the ids of the boxes that it removed.
 func (r *Runtime) Open(ctx context.Context) ([]string, error) {
-	if err := r.cfg.Limits.check(); err != nil {
+	if err := r.cfg.Limits.check(r.cfg.Lang); err != nil {
 		return nil, err
 	}
 	if os.Geteuid() != 0 {
-		return nil, dreamcore.Errorf(dreamcore.Missing, "engine.open", "booting sandboxes needs root on this machine").
-			WithHint("run it as root, or configure E2B as the engine")
+		return nil, fail(r.cfg.Lang, dreamcore.Missing, "engine.open", "needs_root")
 	}
 	for _, p := range []string{r.cfg.Runsc, r.cfg.Sandboxd} {
 		if fi, err := os.Stat(p); err != nil || fi.Mode()&0o111 == 0 {
-			return nil, dreamcore.Errorf(dreamcore.Missing, "engine.open", "the program %q is not there or cannot be run", p).
-				WithHint("run: make setup").Because(err)
+			return nil, fail(r.cfg.Lang, dreamcore.Missing, "engine.open", "no_program", "path", p).Because(err)
 		}
 	}
 	if abs, err := filepath.Abs(r.cfg.Dir); err != nil {
@@ -145,8 +148,7 @@ func (r *Runtime) setUp(ctx context.Context) ([]string, error) {
 	}
 	if err != nil {
 		if !r.cfg.AllowNoLimits {
-			return nil, dreamcore.Errorf(dreamcore.Missing, "engine.open", "this machine cannot limit what a sandbox uses").
-				WithHint("give it control groups (cpu, memory, pids), or allow sandboxes without limits in the settings").Because(err)
+			return nil, fail(r.cfg.Lang, dreamcore.Missing, "engine.open", "no_limits").Because(err)
 		}
 		r.log.Warn("limits are not enforced: a sandbox can use the whole machine", "reason", err.Error())
 	} else {
@@ -185,8 +187,7 @@ func (r *Runtime) take() error {
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
-		return dreamcore.Errorf(dreamcore.Conflict, "engine.open", "another engine uses the folder %q", r.cfg.Dir).
-			WithHint("stop it, or give this one a folder of its own").Because(err)
+		return fail(r.cfg.Lang, dreamcore.Conflict, "engine.open", "taken", "dir", r.cfg.Dir).Because(err)
 	}
 	r.lock = f
 	return nil
@@ -236,6 +237,16 @@ func (r *Runtime) run(ctx context.Context, args ...string) (string, error) {
 		return string(out), fmt.Errorf("runsc %s: %w: %s", args[0], err, clip(strings.TrimSpace(string(out)), 600))
 	}
 	return string(out), nil
+}
+
+// fail makes the error that people see out of the texts engine.KEY and, where
+// there is one, engine.KEY_hint.
+func fail(lang dreamcore.Lang, code dreamcore.Code, op, key string, args ...string) *dreamcore.Error {
+	e := &dreamcore.Error{Code: code, Op: op, Msg: text.T(lang, "engine."+key, args...)}
+	if hint := "engine." + key + "_hint"; text.T(lang, hint) != hint {
+		e.Hint = text.T(lang, hint, args...)
+	}
+	return e
 }
 
 // runscEnv is all that runsc sees of our environment, so that nothing of the

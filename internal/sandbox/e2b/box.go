@@ -41,7 +41,7 @@ func (s *box) ID() dreamcore.SandboxID { return s.id }
 func (s *box) SetTimeout(ctx context.Context, d time.Duration) error {
 	_, err := s.p.call(ctx, http.MethodPost, "/sandboxes/"+url.PathEscape(string(s.id))+"/timeout", map[string]int64{"timeout": seconds(d)}, nil)
 	if err != nil {
-		return fmt.Errorf("set the time of the sandbox: %w", lostWhenMissing(err, s.id))
+		return fmt.Errorf("set the time of the sandbox: %w", s.p.lostWhenMissing(err, s.id))
 	}
 	return nil
 }
@@ -194,7 +194,7 @@ func (s *box) ReadFile(ctx context.Context, path string, limitBytes int64) ([]by
 		return nil, fmt.Errorf("read file: %w", s.explain(ctx, err))
 	}
 	if int64(b.Len()) > limitBytes {
-		return nil, dreamcore.Errorf(dreamcore.Refused, "sandbox.read", "the file %q is larger than %d bytes", clip(path), limitBytes)
+		return nil, fail(s.p.cfg.Lang, dreamcore.Refused, "sandbox.read", "file_too_large", "path", clip(path), "bytes", strconv.FormatInt(limitBytes, 10))
 	}
 	return b.Bytes(), nil
 }

@@ -56,6 +56,8 @@ type Config struct {
 	// "ADDRESS/32"; never a name (see design: one name opens DNS). "" means
 	// LocalProxy.
 	Proxy string
+	// Lang is the language of the errors that people see; English when empty.
+	Lang dreamcore.Lang
 }
 
 // Provider is a client of one engine. It is safe for concurrent use.
@@ -159,7 +161,7 @@ func (p *Provider) Connect(ctx context.Context, id dreamcore.SandboxID) (sandbox
 	// A short time: connecting may only ever extend, and must not extend here.
 	err := p.either(ctx, http.MethodPost, "/sandboxes/"+url.PathEscape(string(id))+"/connect", map[string]int64{"timeout": 1}, &out)
 	if err != nil {
-		return nil, fmt.Errorf("connect to sandbox: %w", lostWhenMissing(err, id))
+		return nil, fmt.Errorf("connect to sandbox: %w", p.lostWhenMissing(err, id))
 	}
 	sb, err := p.sandbox(out)
 	if err != nil {
@@ -289,7 +291,7 @@ func (p *Provider) call(ctx context.Context, method, path string, in, out any) (
 		}
 		res, err := p.http.Do(req)
 		if err != nil {
-			return nil, dreamcore.Errorf(dreamcore.Unavailable, "sandbox.engine", "the sandbox engine does not answer").Because(err)
+			return nil, fail(p.cfg.Lang, dreamcore.Unavailable, "sandbox.engine", "no_answer").Because(err)
 		}
 		data, err := io.ReadAll(io.LimitReader(res.Body, maxAnswerBytes+1))
 		res.Body.Close()

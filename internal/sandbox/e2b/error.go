@@ -13,6 +13,7 @@ import (
 	"connectrpc.com/connect"
 
 	"dreamcore"
+	"dreamcore/internal/text"
 )
 
 // statusError is a refusal over plain HTTP.
@@ -63,26 +64,29 @@ func isStatus(err error, status int) bool {
 }
 
 // lostWhenMissing turns the control plane's 404 into code Lost.
-func lostWhenMissing(err error, why dreamcore.SandboxID) error {
+func (p *Provider) lostWhenMissing(err error, id dreamcore.SandboxID) error {
 	if isStatus(err, http.StatusNotFound) {
-		return lost(why, "").Because(err)
+		return p.lost(id, "").Because(err)
 	}
 	return err
 }
 
 // lost is the error of a dead sandbox; reason is our engine's word for how it
 // ended, "" when nobody knows.
-func lost(id dreamcore.SandboxID, reason string) *dreamcore.Error {
-	e := dreamcore.Errorf(dreamcore.Lost, "sandbox", "the sandbox %s is gone", id)
-	switch reason {
-	case "":
-	case "out_of_memory":
-		e.Msg += ": it ran out of memory"
-		e.Hint = "give sandboxes more memory in the settings"
-	case "timeout":
-		e.Msg += ": its time was over"
-	default:
-		e.Msg += ": " + strings.ReplaceAll(clip(reason), "_", " ")
+func (p *Provider) lost(id dreamcore.SandboxID, reason string) *dreamcore.Error {
+	key := "lost_" + reason
+	if text.T(p.cfg.Lang, "engine."+key) == "engine."+key {
+		key = "lost"
+	}
+	return fail(p.cfg.Lang, dreamcore.Lost, "sandbox", key, "id", string(id))
+}
+
+// fail makes the error that people see out of the texts engine.KEY and, where
+// there is one, engine.KEY_hint.
+func fail(lang dreamcore.Lang, code dreamcore.Code, op, key string, args ...string) *dreamcore.Error {
+	e := &dreamcore.Error{Code: code, Op: op, Msg: text.T(lang, "engine."+key, args...)}
+	if hint := "engine." + key + "_hint"; text.T(lang, hint) != hint {
+		e.Hint = text.T(lang, hint, args...)
 	}
 	return e
 }
@@ -111,7 +115,7 @@ func (s *box) explain(ctx context.Context, err error) error {
 	if dead := s.dead(ctx); dead != nil {
 		return dead.Because(err)
 	}
-	return dreamcore.Errorf(dreamcore.Unavailable, "sandbox", "the sandbox %s did not answer", s.id).Because(err)
+	return fail(s.p.cfg.Lang, dreamcore.Unavailable, "sandbox", "silent", "id", string(s.id)).Because(err)
 }
 
 // wireCodes are the codes that a daemon in a box speaks itself.
@@ -151,7 +155,7 @@ func (s *box) dead(ctx context.Context) *dreamcore.Error {
 	if json.NewDecoder(io.LimitReader(res.Body, 4096)).Decode(&b) != nil || !strings.Contains(b.Message, "not found") {
 		return nil
 	}
-	return lost(s.id, b.Reason)
+	return s.p.lost(s.id, b.Reason)
 }
 
 func clip(s string) string {
