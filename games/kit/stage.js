@@ -2,7 +2,8 @@
 // three.js, instead of view.js. The 3D picture lies below; a clear sheet over it
 // takes what Kit.effects and Kit.game draw in 2D: words, flashes, confetti.
 //
-//   var stage = Kit.stage(g, {fog: [40, 120], sun: [30, 60, 20]});   in load
+//   var stage = Kit.stage(g, {fog: [40, 120]});   in load; also fov, and the directions
+//                                    of the sun that one sees and of the light
 //   stage.scene, stage.camera                                        three.js
 //   stage.sticker(picture, height)   a picture that always faces the viewer
 //   stage.solid(parts)               one low-poly mesh out of many shapes
@@ -60,7 +61,7 @@ Kit.view = (function () {
 
 Kit.stage = function (g, options) {
   "use strict";
-  var o = Object.assign({ fog: [40, 130], fov: 58, sun: [30, 60, 20] }, options);
+  var o = Object.assign({ fog: [40, 130], fov: 58, sun: [-45, 34, -100], light: [34, 60, 46] }, options);
   var p = g.palette, look = g.data.look || {}, SKY = 420; // metres to the dome
   var random = DreamCoreSDK2.random("stage"); // its own, so that looks never change the play
   var renderer;
@@ -72,9 +73,9 @@ Kit.stage = function (g, options) {
   var scene = new THREE.Scene(), camera = new THREE.PerspectiveCamera(o.fov, 1, 0.1, SKY * 1.3);
   scene.fog = new THREE.Fog(p.sky2, o.fog[0], o.fog[1]);
   var sunAt = new THREE.Vector3(o.sun[0], o.sun[1], o.sun[2]).normalize();
-  var above = new THREE.HemisphereLight(Kit.color.light(p.sky2, 0.35), Kit.color.dark(p.ground2, 0.15), g.rules.night ? 1.9 : 2.1);
-  var sun = new THREE.DirectionalLight(g.rules.night ? "#9db8ff" : "#fff1d6", g.rules.night ? 1.1 : 1.9);
-  sun.position.copy(sunAt);
+  var above = new THREE.HemisphereLight(Kit.color.light(p.sky2, 0.35), Kit.color.dark(p.ground2, 0.15), g.rules.night ? 2.7 : 2.1);
+  var sun = new THREE.DirectionalLight(g.rules.night ? "#9db8ff" : "#fff1d6", g.rules.night ? 1.5 : 1.9);
+  sun.position.fromArray(o.light); // from behind the viewer: what one sees is lit
   scene.add(above, sun, camera);
 
   // ---- fit the screen, and stay quick on a slow machine ----
@@ -170,7 +171,7 @@ Kit.stage = function (g, options) {
         for (var k = 0; k < 3; k++) {
           v.fromBufferAttribute(at, i + k);
           if (part.rough) {
-            var key = v.x.toFixed(2) + v.y.toFixed(2) + v.z.toFixed(2);
+            var key = [v.x, v.y, v.z].map(function (w) { return Math.round(w * 50); }).join();
             v.multiplyScalar(seen[key] || (seen[key] = 1 + (random() - 0.5) * part.rough));
           }
           v.applyMatrix4(m);

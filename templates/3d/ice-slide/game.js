@@ -9,7 +9,7 @@
   // ---- load: shapes are made once ----
   function load(g) {
     var p = g.palette, size = g.numbers.size;
-    stage = Kit.stage(g, { fog: [48, 124], fov: 60, sun: [-40, 42, -70] });
+    stage = Kit.stage(g, { fog: [48, 124], fov: 60 });
     slope = Slope(g, stage, []);
     figure = stage.sticker(g.pictures.hero, size);
     figure.name = "hero";
@@ -51,7 +51,7 @@
   function finish(p) {
     var parts = [], group = new THREE.Group();
     [-9.6, 9.6].forEach(function (x) {
-      parts.push({ shape: new THREE.CylinderGeometry(0.5, 0.6, 9, 8), at: [x, 3.5, 0], color: function (a, y) { return Math.floor(y / 1.2 + 20) % 2 ? "#ffffff" : p.accent; } });
+      parts.push({ shape: new THREE.CylinderGeometry(0.5, 0.6, 9, 8, 7), at: [x, 3.5, 0], color: function (a, y) { return Math.floor(y / 1.2 + 20) % 2 ? "#ffffff" : p.accent; } });
       parts.push({ shape: new THREE.IcosahedronGeometry(0.95, 0), at: [x, 8.4, 0], color: p.accent });
     });
     for (var i = 0; i < 24; i++) {
@@ -285,9 +285,9 @@
     eye.y = Kit.mix(eye.y, hero.y, 0.22);
     eye.fast = Kit.mix(eye.fast, hero.v / 27, 0.05);
     eye.roll = Kit.mix(eye.roll, hero.lean * 0.13, 0.1);
-    var back = (tall ? 9.6 : 8) + eye.fast * 0.8, high = tall ? 5.2 : 4;
+    var back = (tall ? 8.6 : 8) + eye.fast * 0.8, high = tall ? 4.6 : 4;
     cam.position.set(eye.x * 0.9 + slope.middle(hero.d - 8) * 0.1, eye.y + high, -hero.d + back);
-    cam.lookAt(Kit.mix(eye.x, slope.middle(hero.d + 16), 0.45), eye.y - (tall ? 3 : 2), -hero.d - 13);
+    cam.lookAt(Kit.mix(eye.x, slope.middle(hero.d + 16), 0.45), eye.y - (tall ? 4 : 2), -hero.d - 13);
     cam.rotateZ(eye.roll);
     return hero.d;
   }
