@@ -43,7 +43,7 @@ func (j *judge) save(name string, data []byte) (string, error) {
 // pictures takes the game before any input, at play, on a phone, and a short
 // recording of play with the keys that it answered to.
 func (j *judge) pictures(seen evidence) error {
-	t, err := j.browser.open(j.site.url, desktop)
+	t, err := j.browser.open(j.site.url, desktop, true)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (j *judge) pictures(seen evidence) error {
 	if j.report.Recording, err = j.save("recording.png", movie); err != nil {
 		return err
 	}
-	p, err := j.browser.open(j.site.url, phone)
+	p, err := j.browser.open(j.site.url, phone, true)
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func over(p *probe) bool {
 // soak plays at random, looks for errors and numbers that are none, and if the
 // game ends, tries to begin it again.
 func (j *judge) soak() error {
-	t, err := j.browser.open(j.site.url, desktop)
+	t, err := j.browser.open(j.site.url, desktop, false)
 	if err != nil {
 		return err
 	}

@@ -205,7 +205,7 @@ func (t *tab) facts() (facts, error) {
 // play runs one arm in a fresh page: hold, release, hold, release.
 func (b *browser) play(url string, a arm, wait int) (run, error) {
 	r := run{arm: a.name}
-	t, err := b.open(url, a.screen)
+	t, err := b.open(url, a.screen, false)
 	if err != nil {
 		return r, err
 	}

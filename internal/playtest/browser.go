@@ -132,18 +132,18 @@ type tab struct {
 }
 
 // open loads url in a fresh context and plays the first frames, so that what
-// loads has loaded.
-func (b *browser) open(url string, s screen) (*tab, error) {
+// loads has loaded. shown says that pictures will be taken.
+func (b *browser) open(url string, s screen, shown bool) (*tab, error) {
 	ctx, cancel := chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext())
 	t := &tab{ctx: ctx, cancel: cancel, token: b.token, screen: s, paints: b.paints}
-	if err := t.load(url); err != nil {
+	if err := t.load(url, shown); err != nil {
 		t.Close()
 		return nil, err
 	}
 	return t, nil
 }
 
-func (t *tab) load(url string) error {
+func (t *tab) load(url string, shown bool) error {
 	// The first call on a context opens its target and must not carry a deadline.
 	if err := chromedp.Do(t.ctx); err != nil {
 		return fmt.Errorf("open tab: %w", err)
@@ -164,7 +164,7 @@ func (t *tab) load(url string) error {
 			return fmt.Errorf("set touch: %w", err)
 		}
 	}
-	script := strings.NewReplacer("TOKEN", t.token, "SEED", "12345", "PAINTS", strconv.FormatBool(t.paints)).Replace(clockScript + watchScript)
+	script := strings.NewReplacer("TOKEN", t.token, "SEED", "12345", "PAINTS", strconv.FormatBool(t.paints), "SHOWN", strconv.FormatBool(shown)).Replace(clockScript + watchScript)
 	if _, err := call(t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script}); err != nil {
 		return fmt.Errorf("inject clock: %w", err)
 	}

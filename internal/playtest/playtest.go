@@ -175,7 +175,7 @@ func (j *judge) couldJudge(ctx context.Context, err error) error {
 // boot is the gate before anything is played: no error, not blank. nil means
 // that it is closed.
 func (j *judge) boot() (*facts, error) {
-	t, err := j.browser.open(j.site.url, desktop)
+	t, err := j.browser.open(j.site.url, desktop, true)
 	if err != nil {
 		return nil, err
 	}

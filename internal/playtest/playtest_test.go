@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"dreamcore"
 )
 
@@ -33,6 +35,8 @@ var corpus = []struct {
 	{"good/svg-ship", "move-2d", dreamcore.Pass, dreamcore.ControlsOK, ""},
 	{"good/countdown", "move-2d", dreamcore.Pass, dreamcore.ControlsOK, ""},
 	{"good/car", "steer-3d", dreamcore.Pass, dreamcore.ControlsOK, ""},
+	{"good/retry", "move-2d", dreamcore.Pass, dreamcore.ControlsOK, ""},
+	{"broken/retry-dead", "move-2d", dreamcore.Failed, dreamcore.ControlsOK, "retry_dead"},
 	{"broken/animated-background", "move-2d", dreamcore.Failed, dreamcore.NoResponse, "no_control"},
 	{"broken/vanishing-overlay", "board", dreamcore.Failed, "", "no_control"},
 	{"broken/hud-counter", "tap", dreamcore.Failed, dreamcore.HUDOnly, "no_control"},
@@ -76,6 +80,33 @@ func TestCorpus(t *testing.T) {
 				t.Logf("%+v", report)
 			}
 		})
+	}
+}
+
+// The same game gives the same evidence, run for run.
+func TestDeterminism(t *testing.T) {
+	first := playGame(t, "testdata/good/flyer", "move-2d")
+	again := playGame(t, "testdata/good/flyer", "move-2d")
+	first.Seconds, again.Seconds = 0, 0
+	if diff := cmp.Diff(first, again); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// What cannot be judged is an error, not a verdict.
+func TestCannotJudge(t *testing.T) {
+	for name, opt := range map[string]Options{
+		"no folder":  {Dir: filepath.Join(t.TempDir(), "nowhere")},
+		"no scheme":  {Dir: "testdata/good/flyer", Controls: "telepathy"},
+		"no browser": {Dir: "testdata/good/flyer", Browser: "/nowhere/chromium"},
+	} {
+		if _, err := Run(context.Background(), opt); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	report, err := Run(context.Background(), Options{Dir: t.TempDir()})
+	if err != nil || report.Verdict != dreamcore.Failed || len(report.Findings) != 1 || report.Findings[0].Code != "no_index" {
+		t.Errorf("an empty folder: %v, %v", report.Findings, err)
 	}
 }
 

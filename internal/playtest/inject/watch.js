@@ -151,6 +151,8 @@
   });
 
   // WebGL: drawing is left out but for sampled frames; matrices tell places.
+  // Where the scene itself tells them, it is only drawn for pictures (SHOWN).
+  const scenes = new Set();
   const matrices = new Map();
   const uniformNames = new WeakMap();
   for (const kind of [window.WebGLRenderingContext, window.WebGL2RenderingContext]) {
@@ -158,7 +160,7 @@
     const gl = kind.prototype;
     for (const name of ['drawArrays', 'drawElements', 'drawArraysInstanced', 'drawElementsInstanced', 'drawRangeElements', 'clear', 'blitFramebuffer']) {
       const original = gl[name];
-      if (original) gl[name] = function (...args) { if (drawing) return original.apply(this, args); };
+      if (original) gl[name] = function (...args) { if (drawing && (SHOWN || !scenes.size)) return original.apply(this, args); };
     }
     const locate = gl.getUniformLocation;
     gl.getUniformLocation = function (program, name) {
@@ -179,7 +181,6 @@
   }
 
   // three.js tells its developer tools about each scene; Phaser is caught as it is set.
-  const scenes = new Set();
   window.__THREE_DEVTOOLS__ = new EventTarget();
   listen.call(window.__THREE_DEVTOOLS__, 'observe', (e) => { if (e.detail && e.detail.isScene) scenes.add(e.detail); });
   const phaserGames = [];
@@ -461,7 +462,7 @@
   };
 
   hook.watch = {
-    paintsAnew: () => painters.size > 0 && paintsAnew(),
+    paintsAnew,
     run, sample, startPoint, clickPoint, canvasPoint,
     handlers: () => {
       inlineHandlers();
