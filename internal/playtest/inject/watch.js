@@ -153,7 +153,7 @@
   // WebGL: drawing is left out but for sampled frames; matrices tell places.
   // Where the scene itself tells them, it is only drawn for pictures (SHOWN).
   const scenes = new Set();
-  const matrices = new Map();
+  const matrices = [];
   const uniformNames = new WeakMap();
   for (const kind of [window.WebGLRenderingContext, window.WebGL2RenderingContext]) {
     if (!kind) continue;
@@ -170,11 +170,8 @@
     };
     const matrix = gl.uniformMatrix4fv;
     gl.uniformMatrix4fv = function (location, transpose, data, ...rest) {
-      if (drawing && location && matrices.size < 400 && data && data.length >= 16) {
-        const name = 'u:' + (uniformNames.get(location) || '');
-        let n = 1;
-        while (matrices.has(name + n)) n++;
-        matrices.set(name + n, [data[12] * 20, data[13] * 20, data[14] * 20]);
+      if (drawing && !scenes.size && location && matrices.length < 400 && data && data.length >= 16) {
+        matrices.push(['u:' + (uniformNames.get(location) || ''), [data[12] * 20, data[13] * 20, data[14] * 20]]);
       }
       return matrix.call(this, location, transpose, data, ...rest);
     };
@@ -247,7 +244,7 @@
     const oldTexts = texts;
     marks = [];
     texts = [];
-    if (drawing) matrices.clear();
+    if (drawing) matrices.length = 0;
     animate();
     frameNumber++;
     inFrame = true;
@@ -463,6 +460,7 @@
 
   hook.watch = {
     paintsAnew,
+    heavy: () => scenes.size > 0 || matrices.length > 0,
     run, sample, startPoint, clickPoint, canvasPoint,
     handlers: () => {
       inlineHandlers();
