@@ -54,6 +54,7 @@ type Place struct {
 	ID      string              `json:"id"`
 	Words   Words               `json:"words"`
 	Palette map[string]string   `json:"palette"` // role to "#rrggbb"
+	Look    map[string]bool     `json:"look"`    // what the kit's backdrop shows there: sun, clouds, bubbles
 	Near    []string            `json:"near"`    // places and activities that go with it
 	Implied []string            `json:"implied"` // activities whose title says the place already
 	Mood    bool                `json:"mood"`    // rather a time or a weather than a place

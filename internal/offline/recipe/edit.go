@@ -2,6 +2,7 @@ package recipe
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -324,6 +325,9 @@ func (e *editor) places() {
 	if place.Mood {
 		return
 	}
+	shown := map[string]bool{"sun": true, "clouds": true, "bubbles": false}
+	maps.Copy(shown, place.Look)
+	look(shown, e.game)
 	f := &filler{Cook: e.Cook, used: map[string]bool{}}
 	for _, s := range e.parts {
 		f.used[s.now.Key()] = true

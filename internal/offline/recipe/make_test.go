@@ -193,6 +193,7 @@ func TestMakeMeans(t *testing.T) {
 		Palette map[string]string
 		Numbers map[string]float64
 		Rules   map[string]bool
+		Look    map[string]bool
 	}
 	make := func(text string) (*Plan, game) {
 		p, err := c.Make(s.manifest, s.files, r.Read(text, dreamcore.DetectLang(text)))
@@ -221,6 +222,9 @@ func TestMakeMeans(t *testing.T) {
 	}
 	if g.Rules["fall"] || !g.Rules["night"] {
 		t.Errorf("the rules are %v", g.Rules)
+	}
+	if _, sea := make("an octopus under the sea"); sea.Look["clouds"] || !sea.Look["bubbles"] {
+		t.Errorf("under the sea one sees %v", sea.Look)
 	}
 	_, slow := make("a slow owl flying with few bats")
 	if slow.Numbers["speed"] >= base.Numbers["speed"] {

@@ -50,9 +50,21 @@ func (c *Cook) palette(p *Plan, m Manifest, w wish.Wish, doc *document) {
 		set[role] = now
 	}
 	legible(set)
+	look(c.Lexicon.Places[p.Place].Look, doc)
 	for _, role := range roles {
 		if now, ok := set[role]; ok {
 			doc.set(m.Change.Palette[role], now.String())
+		}
+	}
+}
+
+// look tells the kit's backdrop what is to be seen in a place. Games have it as
+// /look in game.json, each part of it true or false.
+func look(place map[string]bool, doc *document) {
+	for part, want := range place {
+		var now bool
+		if pointer := "/look/" + escape.Replace(part); doc.get(pointer, &now) && now != want {
+			doc.set(pointer, want)
 		}
 	}
 }
