@@ -15,7 +15,7 @@
 package offline
 
 import (
-	"errors"
+	"crypto/subtle"
 	"fmt"
 	"io"
 	"log/slog"
@@ -23,8 +23,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"crypto/subtle"
 
 	"dreamcore"
 	"dreamcore/internal/offline/lexicon"

@@ -37,7 +37,8 @@ func TestDecode(t *testing.T) {
 		tools    []string
 	}{
 		{
-			"messages", Anthropic{},
+			"messages",
+			Anthropic{},
 			`{"model":"m","system":"s","tools":[{"name":"Bash","input_schema":{}},{"type":"web_search","name":"w"}],"messages":[{"role":"user","content":"hi"},
 			{"role":"assistant","content":[{"type":"thinking","thinking":"x"},{"type":"text","text":"t"},{"type":"tool_use","id":"1","name":"Bash","input":{}}]},
 			{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","is_error":true,"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]}]}`,
@@ -45,14 +46,16 @@ func TestDecode(t *testing.T) {
 			[]string{"Bash"},
 		},
 		{
-			"chat", Chat{},
+			"chat",
+			Chat{},
 			`{"model":"m","tools":[{"type":"function","function":{"name":"bash","parameters":{}}}],"messages":[{"role":"system","content":"s"},{"role":"user","content":[{"type":"text","text":"hi"}]},
 			{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"bash","arguments":"{}"}}]},{"role":"tool","tool_call_id":"1","content":"out"}]}`,
 			[]Item{{Role: System, Text: "s"}, {Role: User, Text: "hi"}, {Role: Caller, ID: "1", Tool: "bash"}, {Role: Result, ID: "1", Text: "out"}},
 			[]string{"bash"},
 		},
 		{
-			"responses", Responses{},
+			"responses",
+			Responses{},
 			`{"model":"m","instructions":"s","tools":[{"type":"custom","name":"apply_patch"}],"input":[{"type":"additional_tools","tools":[{"type":"namespace","name":"n","tools":[{"type":"function","name":"exec_command","parameters":{}}]}]},
 			{"type":"message","role":"developer","content":"d"},{"role":"user","content":[{"type":"input_text","text":"hi"}]},{"type":"reasoning","summary":[]},
 			{"type":"function_call","call_id":"1","name":"exec_command","arguments":"{}"},{"type":"function_call_output","call_id":"1","output":{"content":"out"}},

@@ -172,7 +172,7 @@ func (w Wish) Pick(purpose string, n int) int {
 	h := fnv.New64a()
 	// Writing to a hash never fails.
 	h.Write([]byte(purpose))
-	return int((mix(w.Seed ^ h.Sum64())) % uint64(n))
+	return int(mix(w.Seed^h.Sum64()) % uint64(n))
 }
 
 // Share is a number in [0, 1) that follows from the wish and a purpose.
