@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"dreamcore"
 	blobfs "dreamcore/internal/blob/fs"
@@ -156,7 +157,10 @@ func (s *testStage) person() *person {
 // do sends a request; headers come in pairs.
 func (p *person) do(method, path string, body io.Reader, headers ...string) *http.Response {
 	p.s.t.Helper()
-	r, err := http.NewRequestWithContext(p.s.t.Context(), method, p.s.app+path, body)
+	// Nothing here takes long; what hangs must fail, and say where.
+	ctx, cancel := context.WithTimeout(p.s.t.Context(), 2*time.Minute)
+	p.s.t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, method, p.s.app+path, body)
 	if err != nil {
 		p.s.t.Fatal(err)
 	}
