@@ -16,6 +16,7 @@ package offline
 
 import (
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
