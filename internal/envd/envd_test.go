@@ -30,11 +30,22 @@ type fixture struct {
 	files filesystemconnect.FilesystemClient
 }
 
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if fixtureDir != "" {
+		_ = os.RemoveAll(fixtureDir) // a leftover in the temporary folder harms nobody
+	}
+	os.Exit(code)
+}
+
+var fixtureDir string
+
 var start = sync.OnceValues(func() (*fixture, error) {
 	dir, err := os.MkdirTemp("", "envd-test-")
 	if err != nil {
 		return nil, err
 	}
+	fixtureDir = dir
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return nil, err
 	}
