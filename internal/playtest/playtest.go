@@ -99,7 +99,6 @@ type judge struct {
 
 	mu     sync.Mutex
 	runs   map[string]run
-	stuck  string // the first arm in which the page never came back
 	report dreamcore.PlayReport
 }
 
@@ -137,7 +136,11 @@ func (j *judge) judge(ctx context.Context) error {
 	if err != nil {
 		return j.couldJudge(ctx, err)
 	}
-	if _, ok := seen.gate(j.opt.Controls); !ok && j.stuck == "" {
+	wait, err := j.worthWaiting(ctx, seen)
+	if err != nil {
+		return j.couldJudge(ctx, err)
+	}
+	if wait {
 		// The game may count down or tell a story first: once more, with patience.
 		j.opt.Log.Info("playtest waits longer", "reason", string(seen.motion()))
 		later, err := j.arms(ctx, patientWait)
@@ -149,12 +152,27 @@ func (j *judge) judge(ctx context.Context) error {
 		}
 	}
 	j.weigh(*boot, seen)
-	if j.stuck == "" {
-		if err := j.after(seen); err != nil {
-			return j.couldJudge(ctx, err)
-		}
+	if err := j.after(seen); err != nil {
+		return j.couldJudge(ctx, err)
 	}
 	return nil
+}
+
+// worthWaiting reports whether a game that did not satisfy its gate may do so
+// later. One that looks the same after seconds of idling is frozen for good.
+func (j *judge) worthWaiting(ctx context.Context, seen evidence) (bool, error) {
+	if _, ok := seen.gate(j.opt.Controls); ok {
+		return false, nil
+	}
+	if seen.motion() != dreamcore.Frozen {
+		return true, nil
+	}
+	soon := j.runs["idle"]
+	if err := j.playAll(ctx, patientWait, arm{name: "idle", screen: desktop}); err != nil {
+		return false, err
+	}
+	a, b := soon.samples[0], j.runs["idle"].samples[0]
+	return a.Picture != b.Picture || a.Layout != b.Layout || a.Texts != b.Texts || !sameEntities(a.Entities, b.Entities), nil
 }
 
 // couldJudge turns an endless loop into a finding; other errors stay errors.
@@ -235,7 +253,7 @@ func (j *judge) arms(ctx context.Context, wait int) (evidence, error) {
 	noise := noisy(idle, j.runs["idle-again"])
 	for i := 1; i < len(idle.samples); i++ {
 		a, b := idle.samples[i-1], idle.samples[i]
-		seen.alive = seen.alive || a.Picture != b.Picture || a.Layout != b.Layout || !sameEntities(a.Entities, b.Entities)
+		seen.alive = seen.alive || a.Texts != b.Texts || a.Picture != b.Picture || a.Layout != b.Layout || !sameEntities(a.Entities, b.Entities)
 	}
 	todo := choose(idle.handlers, j.opt.Controls)
 	if err := j.playAll(ctx, wait, todo...); err != nil {
@@ -392,7 +410,7 @@ func (j *judge) findAt(code string, severity dreamcore.Severity, file string, li
 	}
 }
 
-// findOnce is find for what may be seen in many arms.
+// findOnce is find, for what may be seen in many arms: equal findings are one.
 func (j *judge) findOnce(code string, severity dreamcore.Severity, args ...string) {
 	j.find(code, severity, args...)
 }

@@ -115,7 +115,7 @@ func playGame(t *testing.T, dir, controls string) dreamcore.PlayReport {
 	if _, err := FindBrowser(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 9*time.Minute)
 	defer cancel()
 	report, err := Run(ctx, Options{
 		Dir: dir, Controls: controls,
