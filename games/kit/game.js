@@ -166,6 +166,7 @@ Kit.game = function (play) {
       var i = new Image();
       i.onload = function () { done(i); };
       i.onerror = function () { fail(new Error("cannot load " + source)); };
+      i.crossOrigin = "anonymous"; // else an opaque origin could not make a texture of it
       i.src = source;
     });
   }

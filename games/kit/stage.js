@@ -2,8 +2,8 @@
 // three.js, instead of view.js. The 3D picture lies below; a clear sheet over it
 // takes what Kit.effects and Kit.game draw in 2D: words, flashes, confetti.
 //
-//   var stage = Kit.stage(g, {fog: [40, 120]});   in load; also fov, and the directions
-//                                    of the sun that one sees and of the light
+//   var stage = Kit.stage(g, {fog: [40, 120]});   in load; also fov, below (how much sky is
+//                                    under the horizon), sun and light (where they are)
 //   stage.scene, stage.camera                                        three.js
 //   stage.sticker(picture, height)   a picture that always faces the viewer
 //   stage.solid(parts)               one low-poly mesh out of many shapes
@@ -61,7 +61,7 @@ Kit.view = (function () {
 
 Kit.stage = function (g, options) {
   "use strict";
-  var o = Object.assign({ fog: [40, 130], fov: 58, sun: [-45, 34, -100], light: [34, 60, 46] }, options);
+  var o = Object.assign({ fog: [40, 130], fov: 58, below: 0, sun: [-45, 34, -100], light: [34, 60, 46] }, options);
   var p = g.palette, look = g.data.look || {}, SKY = 420; // metres to the dome
   var random = DreamCoreSDK2.random("stage"); // its own, so that looks never change the play
   var renderer;
@@ -113,7 +113,7 @@ Kit.stage = function (g, options) {
     return geometry;
   }
   var dome = paintFaces(new THREE.SphereGeometry(SKY, 20, 24), function (x, y) {
-    return Kit.color.mix(p.sky2, p.sky, Kit.clamp(y / SKY * 2.1 - 0.05, 0, 1));
+    return Kit.color.mix(p.sky2, p.sky, y > 0 ? Kit.clamp(y / SKY * 2.1 - 0.05, 0, 1) : Kit.clamp(-y / SKY * 1.1, 0, o.below));
   });
   sky.add(new THREE.Mesh(dome, new THREE.MeshBasicMaterial({ vertexColors: true, side: THREE.BackSide, fog: false, depthWrite: false })));
   function texture(canvas) {

@@ -259,3 +259,31 @@ func TestPointers(t *testing.T) {
 		}
 	}
 }
+
+// The modules of a page's import map are delivered, so that both ways to use
+// three.js work: the global THREE, and import from "three".
+func TestImportMapIsDelivered(t *testing.T) {
+	m := good(t)
+	swap(t, m, "index.html", "<script", `<script type="importmap">{"imports": {"three": "./three.module.js", "mine": "./game.js"}}</script>`+"\n<script")
+	l, err := New(m, games.Files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range l.Files("2d/probe") {
+		if f.Path == "three.module.js" && len(f.Data) == 0 {
+			t.Error("three.module.js is empty")
+		}
+		names = append(names, f.Path)
+	}
+	if !slices.Contains(names, "three.module.js") || len(slices.Compact(slices.Clone(names))) != len(names) {
+		t.Errorf("delivered: %v", names)
+	}
+	for name, broken := range map[string]string{"loads three.js.js": `{"imports": {"three": "./three.js.js"}}`, "the import map": `{"imports": `, "no plain relative path": `{"imports": {"three": "../three.js"}}`} {
+		m := good(t)
+		swap(t, m, "index.html", "<script", `<script type="importmap">`+broken+"</script>\n<script")
+		if _, err := New(m, games.Files); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}

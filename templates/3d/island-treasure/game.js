@@ -5,11 +5,12 @@
   "use strict";
   var stage, island, level, hero, foes, prizes, chest, figure, shades, crowds, beam, eye, number;
   var VOID = -9;    // below this one has fallen
+  var CALM = 3;     // seconds before anything hunts
   var COYOTE = 0.1; // seconds in which one may still jump after an edge
 
   function load(g) {
     var p = g.palette;
-    stage = Kit.stage(g, { fog: [52, 125], fov: 50, sun: [-60, 40, -100], light: [30, 70, 44] });
+    stage = Kit.stage(g, { fog: [52, 125], fov: 50, below: 0.7, sun: [-60, 40, -100], light: [30, 70, 44] });
     island = Island(g, stage);
     figure = stage.sticker(g.pictures.hero, g.numbers.size);
     figure.name = "hero";
@@ -149,7 +150,7 @@
       return;
     }
     var dx = hero.x - f.x, dz = hero.z - f.z, far = Math.hypot(dx, dz), speed = g.numbers.foeSpeed;
-    if (g.rules.chase && far < 11 && Math.abs(hero.y - f.y) < 2.6) f.turn = Math.atan2(dz, dx);
+    if (g.rules.chase && g.elapsed > CALM && far < 10 && Math.abs(hero.y - f.y) < 2.6) f.turn = Math.atan2(dz, dx);
     else speed *= 0.6;
     var x = f.x, z = f.z;
     f.vx = Math.cos(f.turn) * speed;

@@ -108,7 +108,7 @@ window.Island = function (g, stage) {
   var tall = stage.crowd(g.pictures.scenery[0], 4.4), small = stage.crowd(g.pictures.scenery[1], 0.9);
   var puffs = g.data.look && g.data.look.clouds === false ? null : stage.many([0, 1, 2, 3].map(function (i) {
     return { shape: new THREE.IcosahedronGeometry(1.5 - Math.abs(i - 1.4) * 0.35, 1), at: [(i - 1.5) * 1.6, (i % 2) * 0.35, (i % 3) * 0.5], scale: [1.2, 0.7, 1], rough: 0.1, color: Kit.color.light(p.sky2, 0.7) };
-  }), 40);
+  }), 40, new THREE.MeshLambertMaterial({ vertexColors: true, flatShading: true, emissive: Kit.color.light(p.sky2, 0.3), emissiveIntensity: g.rules.night ? 0.05 : 0.3 }));
   var islets = stage.many([
     { shape: new THREE.CylinderGeometry(2.2, 1.9, 0.6, 7), at: [0, 0, 0], rough: 0.12, color: p.ground },
     { shape: new THREE.ConeGeometry(2, 3.4, 7), at: [0, -2, 0], turn: [Math.PI, 0, 0], rough: 0.2, color: function (x, y) { return Kit.color.dark(p.ground2, Kit.clamp(-y * 0.07, 0, 0.35)); } },
@@ -121,8 +121,8 @@ window.Island = function (g, stage) {
         var h = island.top(q, r), n = noise(q + 11, r + 3), m = noise(r, q + 7);
         if (h === null || level.taken[q + "," + r]) continue;
         var x = (q + 0.25 + m * 0.5) * island.cell, z = (r + 0.25 + n * 3 % 0.5) * island.cell;
-        var open = island.top(q, r - 1) === null;
-        if (open && n < 0.4) tall.put((q + 0.5) * island.cell, h + 2.05, (r + 0.14) * island.cell);
+        var back = island.top(q, r - 1) === null && island.top(q, r - 2) === null; // hides nothing
+        if (back && n < 0.45) tall.put((q + 0.5) * island.cell, h + 2.05, (r + 0.14) * island.cell);
         else if (n < 0.16) bushes.put(x, h, z, 0.8 + m * 0.5, m * 6);
         else if (n < 0.24) stones.put(x, h, z, 0.7 + m * 0.7, m * 6);
         else if (n < 0.42) small.put(x, h + 0.42, z);
