@@ -98,7 +98,7 @@ func (c *client) cancel(ctx context.Context, id dreamcore.JobID) error {
 
 // follow hands each event of a job to f until the job has ended. A connection
 // that breaks is opened again where it was.
-func (c *client) follow(ctx context.Context, id dreamcore.JobID, f func(dreamcore.Event)) error {
+func (c *client) follow(ctx context.Context, id dreamcore.JobID, f func(web.EventJSON)) error {
 	last, failures := int64(0), 0
 	for {
 		n, ended, err := c.stream(ctx, id, last, f)
@@ -123,14 +123,14 @@ func (c *client) follow(ctx context.Context, id dreamcore.JobID, f func(dreamcor
 }
 
 // stream reads one event stream and returns the last event's number.
-func (c *client) stream(ctx context.Context, id dreamcore.JobID, after int64, f func(dreamcore.Event)) (last int64, ended bool, err error) {
+func (c *client) stream(ctx context.Context, id dreamcore.JobID, after int64, f func(web.EventJSON)) (last int64, ended bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/api/jobs/"+string(id)+"/events", nil)
 	if err != nil {
 		return after, false, err
 	}
 	req.Header.Set("Accept", "text/event-stream")
 	if after > 0 {
-		req.Header.Set("Last-Event-ID", fmt.Sprint(after))
+		req.Header.Set("Last-Event-ID", fmt.Sprintf("%s-%d", id, after))
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -144,19 +144,19 @@ func (c *client) stream(ctx context.Context, id dreamcore.JobID, after int64, f 
 	in := bufio.NewScanner(resp.Body)
 	in.Buffer(nil, 4<<20)
 	for in.Scan() {
+		if in.Text() == "event: end" { // the job's last word, after all of its events
+			return last, true, nil
+		}
 		data, ok := strings.CutPrefix(in.Text(), "data: ")
 		if !ok {
 			continue
 		}
-		var e dreamcore.Event
+		var e web.EventJSON
 		if json.Unmarshal([]byte(data), &e) != nil || e.Seq <= last {
-			continue
+			continue // a line of another kind of event, such as the place in the queue
 		}
 		last = e.Seq
 		f(e)
-		if e.Kind == dreamcore.EventState && dreamcore.JobState(e.Text).Ended() {
-			return last, true, nil
-		}
 	}
 	return last, false, in.Err()
 }

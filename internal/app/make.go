@@ -156,7 +156,7 @@ type progress struct {
 	status bool // a status line stands on the screen
 }
 
-func (p *progress) show(e dreamcore.Event) {
+func (p *progress) show(e web.EventJSON) {
 	switch e.Kind {
 	case dreamcore.EventStep:
 		p.line(text.Map(p.t.Lang, e.Key, e.Args))

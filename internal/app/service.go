@@ -292,12 +292,12 @@ func (s *Service) installation() (string, error) {
 }
 
 func (s *Service) openServers(appListener, gameListener net.Listener, blobs *blobfs.Store) error {
-	host, err := gamehost.New(gamehost.Config{Origin: s.cfg.Games.URL, Aliases: []string{gameListener.Addr().String()}}, s.Store, blobs, s.log)
+	host, err := gamehost.New(gamehost.Config{Origin: s.cfg.Games.URL, Aliases: aliases(gameListener)}, s.Store, blobs, s.log)
 	if err != nil {
 		return fmt.Errorf("serve games: %w", err)
 	}
 	pages, err := web.New(web.Config{
-		Origin: s.cfg.App.URL, Aliases: []string{appListener.Addr().String()}, StandIn: s.cfg.Model.Name == "",
+		Origin: s.cfg.App.URL, Aliases: aliases(appListener), StandIn: s.cfg.Model.Name == "",
 	}, s.Studio, s.Store, blobs, host, s.log)
 	if err != nil {
 		return fmt.Errorf("serve the app: %w", err)
@@ -306,6 +306,19 @@ func (s *Service) openServers(appListener, gameListener net.Listener, blobs *blo
 	s.serve("app", appListener, pages, 0)
 	s.onClose("event streams", func(context.Context) error { pages.Stop(); return nil })
 	return nil
+}
+
+// aliases are the names that a listener on this machine also has.
+func aliases(l net.Listener) []string {
+	addr, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		return nil
+	}
+	names := []string{addr.String()}
+	if addr.IP.IsLoopback() || addr.IP.IsUnspecified() {
+		names = append(names, fmt.Sprintf("localhost:%d", addr.Port), fmt.Sprintf("127.0.0.1:%d", addr.Port))
+	}
+	return names
 }
 
 // serve runs an HTTP server until Close. write bounds one answer; 0 is for
