@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"path/filepath"
 	"time"
 
@@ -76,8 +77,16 @@ func (p *Proxy) addModel(m config.Model, to map[dreamcore.Feature]keyproxy.Upstr
 		if err != nil {
 			return err
 		}
+		var private []netip.Prefix
+		for _, r := range m.Private {
+			prefix, err := netip.ParsePrefix(r)
+			if err != nil {
+				return fmt.Errorf("model.private: %w", err)
+			}
+			private = append(private, prefix)
+		}
 		p.model = m.Name
-		to[feature] = keyproxy.Upstream{BaseURL: m.BaseURL, Key: key, Models: []keyproxy.ModelPrice{
+		to[feature] = keyproxy.Upstream{BaseURL: m.BaseURL, Key: key, Private: private, Models: []keyproxy.ModelPrice{
 			{Name: m.Name, InputMicros: m.InputMicros, OutputMicros: m.OutputMicros, Free: m.InputMicros == 0 && m.OutputMicros == 0},
 		}}
 		log.Info("language model", "decision", "operator's", "model", m.Name, "api", m.API)

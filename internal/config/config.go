@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -56,6 +57,10 @@ type Model struct {
 	// InputMicros and OutputMicros are the price of a million tokens.
 	InputMicros  int64 `json:"input_micros_per_mtoken"`
 	OutputMicros int64 `json:"output_micros_per_mtoken"`
+	// Private lists the address ranges, such as "10.0.0.0/8", in which a model
+	// server of the operator's own lives. Only there plain http is allowed;
+	// everywhere else the address must be a public one.
+	Private []string `json:"private"`
 	// TestMarkers lets a wish make the stand-in model misbehave on purpose, by a
 	// marker such as [sabotage: break]. For tests of this project only.
 	TestMarkers bool `json:"test_markers"`
@@ -185,6 +190,12 @@ func (c *Config) complete() error {
 	if c.Model.Name != "" && c.Model.BaseURL == "" {
 		return dreamcore.Errorf(dreamcore.Invalid, op, "model.name is set and model.base_url is not").
 			WithHint("set model.base_url to the provider's address")
+	}
+	for _, p := range c.Model.Private {
+		if _, err := netip.ParsePrefix(p); err != nil {
+			return dreamcore.Errorf(dreamcore.Invalid, op, "model.private has %q, which is no address range", p).
+				WithHint("write it like 10.0.0.0/8 or 127.0.0.1/32")
+		}
 	}
 	if c.Image.Name != "" && c.Image.BaseURL == "" {
 		return dreamcore.Errorf(dreamcore.Invalid, op, "image.name is set and image.base_url is not").
