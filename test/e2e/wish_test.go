@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -22,6 +24,28 @@ var wishes = []struct {
 	{"3D penguin sliding down an ice mountain", []dreamcore.TemplateTag{"3d/ice-slide"}},
 }
 
+// keepPoster writes what the playtest saw as a picture into the folder that
+// DREAMCORE_SHOTS names, if it does: this is how docs/wishes is made.
+func (h *house) keepPoster(n int, v dreamcore.Version) {
+	h.t.Helper()
+	dir := os.Getenv("DREAMCORE_SHOTS")
+	if dir == "" {
+		return
+	}
+	resp, err := http.Get(fmt.Sprintf("http://%s/poster/%s/%s", h.cfg.App.Listen, v.Game, v.ID))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		h.t.Fatalf("poster: %s, %v", resp.Status, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.png", n)), data, 0o644); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
 func TestWishesBecomeGames(t *testing.T) {
 	h := open(t, settings(t))
 	jobs := make([]dreamcore.Job, len(wishes))
@@ -35,8 +59,8 @@ func TestWishesBecomeGames(t *testing.T) {
 		if ev.Play.Motion != dreamcore.ControlsOK && ev.Play.Motion != dreamcore.Moves {
 			t.Errorf("%s: the playtest saw %s", w.text, ev.Play.Motion)
 		}
-		if len(ev.Play.Moved) == 0 {
-			t.Errorf("%s: the playtest saw nothing move", w.text)
+		if len(ev.Play.Moved) == 0 || ev.Play.Poster == "" || ev.Play.Recording == "" {
+			t.Errorf("%s: the playtest saw nothing move, or kept no pictures", w.text)
 		}
 		found := false
 		for _, tag := range w.tags {
@@ -67,6 +91,7 @@ func TestWishesBecomeGames(t *testing.T) {
 		if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), "<html") {
 			t.Errorf("%s: %s: %s, %v", w.text, url, resp.Status, err)
 		}
+		h.keepPoster(i+1, v)
 		t.Logf("%s: %s, %s, repairs %d, %+v", w.text, ev.Template, ev.Play.Motion, ev.Repairs, ev.Timing)
 	}
 	if n := h.boxes(); n != 0 {
