@@ -96,11 +96,7 @@ func TestInsideASandboxDuringAJob(t *testing.T) {
 			res := run(t, sb, sandbox.Root, "sh", "-c",
 				"grep -rlaF -e \"$0\" / --exclude-dir=proc --exclude-dir=sys --exclude-dir=dev 2>/dev/null; for p in /proc/[0-9]*; do [ $p = /proc/$$ ] || grep -laF -e \"$0\" $p/environ $p/cmdline 2>/dev/null; done; true",
 				canary)
-			var found []string
-			for _, line := range strings.Fields(string(res.Stdout)) {
-				found = append(found, line)
-			}
-			return strings.Join(found, " ")
+			return strings.Join(strings.Fields(string(res.Stdout)), " ")
 		}
 		// The search itself must be able to find: a planted file. Its own grep
 		// processes carry the words as well, so files count here.
