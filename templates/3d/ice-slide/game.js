@@ -29,7 +29,7 @@
     wedges = stage.many(wedge(p), 6);
     arch = finish(p);
     stage.scene.add(arch);
-    eye = { x: 0, y: 6, d: -8, roll: 0, fast: 0 };
+    eye = { x: 0, y: 6, roll: 0, fast: 0, turn: 0 };
   }
   function tube(p, size) { // a striped ring
     var shape = new THREE.TorusGeometry(size * 0.42, size * 0.17, 8, 16), ring = stage.solid([{
@@ -50,12 +50,12 @@
   }
   function finish(p) {
     var parts = [], group = new THREE.Group();
-    [-9.6, 9.6].forEach(function (x) {
+    [-11.2, 11.2].forEach(function (x) {
       parts.push({ shape: new THREE.CylinderGeometry(0.5, 0.6, 9, 8, 7), at: [x, 3.5, 0], color: function (a, y) { return Math.floor(y / 1.2 + 20) % 2 ? "#ffffff" : p.accent; } });
       parts.push({ shape: new THREE.IcosahedronGeometry(0.95, 0), at: [x, 8.4, 0], color: p.accent });
     });
-    for (var i = 0; i < 24; i++) {
-      for (var k = 0; k < 3; k++) parts.push({ shape: new THREE.BoxGeometry(0.8, 0.75, 0.3), at: [-9.2 + i * 0.8, 6.2 + k * 0.75, 0], color: (i + k) % 2 ? "#ffffff" : "#1b2050" });
+    for (var i = 0; i < 28; i++) {
+      for (var k = 0; k < 3; k++) parts.push({ shape: new THREE.BoxGeometry(0.8, 0.75, 0.3), at: [-10.8 + i * 0.8, 6.2 + k * 0.75, 0], color: (i + k) % 2 ? "#ffffff" : "#1b2050" });
     }
     group.add(stage.solid(parts));
     return group;
@@ -64,7 +64,7 @@
   // ---- begin: what lies on the way is thrown once, from top to bottom ----
   function begin(g) {
     var n = g.numbers, end = n.goal;
-    hero = { x: 0, y: 0, d: 0, vx: 0, vy: 0, v: n.speed * 0.35, air: 0, lean: 0, squash: 0, spin: 0, dust: 0, boost: 0 };
+    hero = { x: 0, y: 0, d: 0, vx: 0, vy: 0, v: n.speed * 0.35, air: 0, lean: 0, squash: 0, spin: 0, dust: 0, boost: 0, seen: g.clock };
     hero.y = slope.height(0, 0);
     things = [];
     g.found = g.total = g.streak = 0;
@@ -75,6 +75,7 @@
         u = (g.random() - 0.5) * 9;
         var ramp = { d: d, x: slope.middle(d + 4) + u, length: 7, wide: 6, high: 1.9 };
         slope.ramps.push(ramp);
+        things = things.filter(function (t) { return t.d < d - 16 || t.kind === "prize" || t.kind === "gate"; }); // the way to it is free
         add(g, "prize", 1, d + 21, slope.middle(d + 21) + u * 0.8, 4.6);
         for (var i = 0; i < 4; i++) add(g, "prize", 0, d + 9 + i * 4, slope.middle(d + 9 + i * 4) + u * 0.9, 2.6 + Math.sin(0.6 + i * 0.7) * 1.6);
         since.ramp = d + 105 + g.random() * 60;
@@ -96,10 +97,8 @@
       }
     }
     things.sort(function (a, b) { return a.d - b.d; });
-    eye.x = 0;
-    eye.d = -8;
+    eye.x = eye.roll = eye.fast = eye.turn = 0;
     eye.y = hero.y + 6;
-    eye.roll = eye.fast = 0;
   }
   function add(g, kind, which, d, x, up) {
     if (kind === "prize") g.total++;
@@ -235,6 +234,19 @@
     if (t.which === 0) t.x = t.home;
   }
 
+  // coast lets the winner slide on while the picture of the end is shown.
+  function coast(g) {
+    var dt = Kit.clamp(g.clock - hero.seen, 0, 0.1);
+    hero.seen = g.clock;
+    if (!g.won || g.state === "play" || g.state === "title") return;
+    hero.v = Kit.near(hero.v, 0, 9 * dt);
+    hero.d += hero.v * dt;
+    hero.x = Kit.mix(hero.x, slope.middle(hero.d), Math.min(1, 2 * dt));
+    hero.y = slope.height(hero.x, hero.d);
+    hero.lean = hero.vx = hero.air = hero.spin = 0;
+    eye.turn += dt * 0.9;
+  }
+
   // ---- picture ----
   function show(g, d) { // everything near d
     things.forEach(function (t) {
@@ -286,6 +298,12 @@
     eye.fast = Kit.mix(eye.fast, hero.v / 27, 0.05);
     eye.roll = Kit.mix(eye.roll, hero.lean * 0.13, 0.1);
     var back = (tall ? 8.6 : 8) + eye.fast * 0.8, high = tall ? 4.6 : 4;
+    if (eye.turn > 0) { // round the winner
+      var round = Math.min(2.7, eye.turn);
+      cam.position.set(hero.x + Math.sin(round) * back, hero.y + high * 0.8, -hero.d + Math.cos(round) * back);
+      cam.lookAt(hero.x, hero.y + 1.2, -hero.d);
+      return hero.d - 20;
+    }
     cam.position.set(eye.x * 0.9 + slope.middle(hero.d - 8) * 0.1, eye.y + high, -hero.d + back);
     cam.lookAt(Kit.mix(eye.x, slope.middle(hero.d + 16), 0.45), eye.y - (tall ? 4 : 2), -hero.d - 13);
     cam.rotateZ(eye.roll);
@@ -305,6 +323,7 @@
     ctx.stroke();
   }
   function draw(g, ctx) {
+    coast(g);
     dress(g);
     show(g, watch(g));
     stage.paint(ctx);
