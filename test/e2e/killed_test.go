@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,8 +20,14 @@ import (
 	"dreamcore/internal/config"
 )
 
-// TestMain lets the test binary be the host that is killed.
+// TestMain lets the test binary be the host that is killed, or the program itself.
 func TestMain(m *testing.M) {
+	if os.Getenv("E2E_COMMAND") != "" {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+		code := app.Run(ctx, app.SystemTerminal(), os.Args[1:])
+		stop()
+		os.Exit(code)
+	}
 	if file := os.Getenv("E2E_HOST_CONFIG"); file != "" {
 		doomed(file)
 	}

@@ -1,0 +1,87 @@
+package app
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"dreamcore"
+)
+
+// run runs one command line away from the settings of whoever runs the test.
+func run(t *testing.T, args ...string) (code int, out string) {
+	t.Helper()
+	t.Setenv("DREAMCORE_DATA", filepath.Join(t.TempDir(), "data"))
+	t.Setenv("DREAMCORE_CONFIG", "")
+	var b bytes.Buffer
+	code = Run(t.Context(), Terminal{Out: &b, Err: &b, Lang: dreamcore.English}, args)
+	return code, b.String()
+}
+
+func TestWrongCommandLinesSayWhatIsRight(t *testing.T) {
+	settings := filepath.Join(t.TempDir(), "settings.json")
+	if err := os.WriteFile(settings, []byte(`{"jobs": {"concurent": 3}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{nil, 2, "dreamcore make"},
+		{[]string{"help"}, 0, "dreamcore doctor"},
+		{[]string{"frob\x1b[31mnicate"}, 2, "no command frob[31mnicate"},
+		{[]string{"make"}, 1, "no words"},
+		{[]string{"make", "   "}, 1, "What to do"},
+		{[]string{"make", strings.Repeat("x", 20000)}, 1, "at most 2000"},
+		{[]string{"make", "--frob", "a cat"}, 2, "frob"},
+		{[]string{"make", "--server", "http://127.0.0.1:1", "a cat"}, 1, "dreamcore serve"},
+		{[]string{"serve", "--config", "/does/not/exist"}, 1, "no settings file"},
+		{[]string{"serve", "--config", settings}, 1, "concurent"},
+		{[]string{"serve", "now"}, 2, "now"},
+		{[]string{"image"}, 2, "image build"},
+		{[]string{"image", "frob"}, 2, "image build"},
+		{[]string{"image", "use"}, 2, "image build"},
+		{[]string{"image", "use", "sha256:0000"}, 1, "What to do"},
+		{[]string{"image", "import", "/does/not/exist"}, 1, "Error"},
+	} {
+		code, out := run(t, c.args...)
+		if code != c.code || !strings.Contains(out, c.says) {
+			t.Errorf("%.60q: code %d, %q; want %d and %q", c.args, code, out, c.code, c.says)
+		}
+	}
+}
+
+func TestATakenPortIsNamed(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, flag := range []string{"--app", "--games"} {
+		code, out := run(t, "serve", "--app", "127.0.0.1:0", flag, l.Addr().String())
+		if code != 1 || !strings.Contains(out, l.Addr().String()+" is taken") || !strings.Contains(out, flag) {
+			t.Errorf("%s: code %d, %q", flag, code, out)
+		}
+	}
+}
+
+func TestAnImageThatWasNotBuiltIsNamed(t *testing.T) {
+	t.Setenv("DREAMCORE_CACHE", t.TempDir())
+	code, out := run(t, "serve", "--app", "127.0.0.1:0", "--games", "localhost:0")
+	if code != 1 || !strings.Contains(out, "image build") {
+		t.Errorf("code %d, %q", code, out)
+	}
+}
+
+func TestPrintableIsOneLineWithoutTricks(t *testing.T) {
+	if got := printable("a\x1b[2J\nb\u202ec\x00 猫🐱", 100); got != "a[2J bc 猫🐱" {
+		t.Errorf("%q", got)
+	}
+	if got := printable(strings.Repeat("猫", 50), 10); got != strings.Repeat("猫", 10)+"…" {
+		t.Errorf("%q", got)
+	}
+}
