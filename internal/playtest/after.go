@@ -13,66 +13,72 @@ import (
 const (
 	soakChunks     = 60 // of framesPerChunk each: fifteen seconds of play
 	framesPerChunk = 15
-	recordFrames   = 26
-	recordStep     = 5 // frames of play between two pictures: 12 pictures a second
-	recordScale    = 0.25
-	posterAt       = 9 // which picture is also taken large
+	recordFrames   = 20
+	recordStep     = 8 // frames of play between two pictures
+	recordShrink   = 3 // times smaller than the screen
+	posterAt       = 8 // which picture is also taken large
 )
 
-// after does what follows the verdict: pictures, random play, retry.
-func (j *judge) after(seen evidence) error {
-	if j.opt.Out != "" {
-		if err := os.MkdirAll(j.opt.Out, 0o755); err != nil {
-			return fmt.Errorf("make folder for pictures: %w", err)
-		}
-		if err := j.pictures(seen); err != nil {
-			return err
-		}
-	}
-	return j.soak()
+// shown is what playing for show has brought.
+type shown struct {
+	poster, recording string
+	facts             facts
+	notNumber         bool   // a place that is no number was seen
+	dead              string // the state that the game could not be played again from
 }
 
-// save writes one picture and returns its name.
+// add adds the findings of playing for show.
+func (j *judge) add(s shown) {
+	if s.notNumber {
+		j.findOnce("not_a_number", dreamcore.Fail)
+	}
+	if s.facts.Dialogs > 0 {
+		j.findOnce("dialog", dreamcore.Fail)
+	}
+	if s.dead != "" {
+		j.find("retry_dead", dreamcore.Fail, "state", quote(s.dead))
+	}
+	j.pageErrors(s.facts)
+}
+
+// show plays with the keys that the game answers to, for poster and recording,
+// then on at random.
+func (j *judge) show(seen evidence) (shown, error) {
+	var s shown
+	t, err := j.browser.open(j.site, small, j.opt.Out != "")
+	if err != nil {
+		return s, err
+	}
+	defer t.Close()
+	if _, err = t.start(startWait); err == nil && j.opt.Out != "" {
+		err = j.record(t, seen, &s)
+	}
+	if err == nil {
+		err = j.soak(t, &s)
+	}
+	t.lost = t.lost || err != nil
+	return s, err
+}
+
+// save writes one picture, where pictures are wanted, and returns its name.
 func (j *judge) save(name string, data []byte) (string, error) {
+	if j.opt.Out == "" {
+		return "", nil
+	}
 	if err := os.WriteFile(filepath.Join(j.opt.Out, name), data, 0o644); err != nil {
 		return "", fmt.Errorf("write picture: %w", err)
 	}
 	return name, nil
 }
 
-// pictures takes the game before any input, at play, on a phone, and a short
-// recording of play with the keys that it answered to.
-func (j *judge) pictures(seen evidence) error {
-	t, err := j.browser.open(j.site.url, desktop, true)
-	if err != nil {
-		return err
-	}
-	defer t.Close()
-	idle, err := t.shoot(1)
-	if err != nil {
-		return err
-	}
-	if j.report.Idle, err = j.save("idle.png", idle); err != nil {
-		return err
-	}
-	if _, err := t.start(startWait); err != nil {
-		return err
-	}
+// record takes the poster and a short recording of play.
+func (j *judge) record(t *tab, seen evidence, s *shown) error {
 	pick := rand.New(rand.NewPCG(1, 2))
 	keys := answeringKeys(seen)
 	var held []key
 	var frames [][]byte
-	// What is drawn in 3D is drawn in software here: fewer pictures of it.
-	count := recordFrames
-	var heavy bool
-	if err := t.eval("return watch.heavy()", &heavy); err != nil {
-		return err
-	}
-	if heavy {
-		count = recordFrames / 2
-	}
-	for i := range count {
-		if i%6 == 0 {
+	for i := range recordFrames {
+		if i%5 == 0 {
 			if err := t.keys(false, held...); err != nil {
 				return err
 			}
@@ -82,51 +88,37 @@ func (j *judge) pictures(seen evidence) error {
 				if err := t.keys(true, held...); err != nil {
 					return err
 				}
-			} else if err := clickAct(t, i/6); err != nil {
+			} else if err := clickAct(t, i/5); err != nil {
 				return err
 			}
 		}
-		if err := t.frames(recordStep, true); err != nil {
+		if err := t.draw(recordStep); err != nil {
 			return err
 		}
-		frame, err := t.shoot(recordScale)
+		frame, err := t.snap()
 		if err != nil {
 			return err
 		}
 		frames = append(frames, frame)
-		if i == posterAt {
-			poster, err := t.shoot(1)
-			if err != nil {
-				return err
-			}
-			if j.report.Poster, err = j.save("poster.png", poster); err != nil {
-				return err
-			}
+		if i != posterAt {
+			continue
 		}
+		poster, err := t.shoot()
+		if err != nil {
+			return err
+		}
+		if s.poster, err = j.save("poster.png", poster); err != nil {
+			return err
+		}
+	}
+	if err := t.keys(false, held...); err != nil {
+		return err
 	}
 	movie, err := animate(frames, recordStep)
 	if err != nil {
 		return fmt.Errorf("make recording: %w", err)
 	}
-	if j.report.Recording, err = j.save("recording.png", movie); err != nil {
-		return err
-	}
-	p, err := j.browser.open(j.site.url, phone, true)
-	if err != nil {
-		return err
-	}
-	defer p.Close()
-	if _, err := p.start(startWait); err != nil {
-		return err
-	}
-	if err := p.frames(20, true); err != nil {
-		return err
-	}
-	touch, err := p.shoot(1)
-	if err != nil {
-		return err
-	}
-	j.report.Touch, err = j.save("touch.png", touch)
+	s.recording, err = j.save("recording.png", movie)
 	return err
 }
 
@@ -158,15 +150,7 @@ func over(p *probe) bool {
 
 // soak plays at random, looks for errors and numbers that are none, and if the
 // game ends, tries to begin it again.
-func (j *judge) soak() error {
-	t, err := j.browser.open(j.site.url, desktop, false)
-	if err != nil {
-		return err
-	}
-	defer t.Close()
-	if _, err := t.start(startWait); err != nil {
-		return err
-	}
+func (j *judge) soak(t *tab, seen *shown) error {
 	pick := rand.New(rand.NewPCG(7, 11))
 	all := []key{keyRight, keyLeft, keyUp, keyDown, keySpace, keyD, keyA}
 	var held []key
@@ -188,40 +172,39 @@ func (j *judge) soak() error {
 				return err
 			}
 		}
-		if err := t.frames(framesPerChunk, false); err != nil {
-			return err
-		}
 		if i%6 != 5 {
+			if err := t.frames(framesPerChunk); err != nil {
+				return err
+			}
 			continue
 		}
-		s, err := t.look(1)
+		s, err := t.look(framesPerChunk)
 		if err != nil {
 			return err
 		}
-		if s.Bad || (s.Probe != nil && s.Probe.Bad) {
-			j.findOnce("not_a_number", dreamcore.Fail)
-		}
+		seen.notNumber = seen.notNumber || s.Bad || (s.Probe != nil && s.Probe.Bad)
 		if over(s.Probe) {
 			if err := t.keys(false, held...); err != nil {
 				return err
 			}
-			if err := j.retry(t, s); err != nil {
+			held = nil
+			if err := j.retry(t, s, seen); err != nil {
 				return err
 			}
 			break
 		}
 	}
-	f, err := t.facts()
-	if err != nil {
+	if err := t.keys(false, held...); err != nil {
 		return err
 	}
-	j.pageErrors(f)
-	return nil
+	var err error
+	seen.facts, err = t.facts()
+	return err
 }
 
 // retry tries what a person would to play again: the button, Enter, Space, a
 // click into the middle. The game's own state says whether it worked.
-func (j *judge) retry(t *tab, ended sample) error {
+func (j *judge) retry(t *tab, ended sample, seen *shown) error {
 	tries := []func() error{
 		func() error { _, err := t.start(30); return err },
 		func() error { return press(t, keySpace) },
@@ -235,7 +218,7 @@ func (j *judge) retry(t *tab, ended sample) error {
 		},
 	}
 	// An end screen may not take a press at once.
-	if err := t.frames(90, false); err != nil {
+	if err := t.frames(90); err != nil {
 		return err
 	}
 	for _, try := range tries {
@@ -250,7 +233,7 @@ func (j *judge) retry(t *tab, ended sample) error {
 			return nil
 		}
 	}
-	j.find("retry_dead", dreamcore.Fail, "state", quote(ended.Probe.State))
+	seen.dead = ended.Probe.State
 	return nil
 }
 
@@ -258,7 +241,7 @@ func press(t *tab, k key) error {
 	if err := t.keys(true, k); err != nil {
 		return err
 	}
-	if err := t.frames(2, false); err != nil {
+	if err := t.frames(2); err != nil {
 		return err
 	}
 	return t.keys(false, k)

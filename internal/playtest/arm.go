@@ -54,16 +54,22 @@ type arm struct {
 	screen screen
 	hold   []key
 	act    func(t *tab, i int) error
+	shoot  func(t *tab) error // takes a picture in the middle; nil: none is taken
 }
 
 // run is what an arm saw.
 type run struct {
-	arm      string
-	samples  []sample
-	facts    facts
-	handlers map[string]int
-	started  string // the label of the button that started the game
-	stuck    bool
+	arm     string
+	samples []sample
+	end     ending
+	started string // the label of the button that started the game
+}
+
+// ending is what a page looks like after an arm.
+type ending struct {
+	Facts      facts          `json:"facts"`
+	Handlers   map[string]int `json:"handlers"`
+	Scrollable bool           `json:"scrollable"` // the page is larger than the screen
 }
 
 func keyArm(name string, keys ...key) arm { return arm{name: name, screen: desktop, hold: keys} }
@@ -166,7 +172,7 @@ func (t *tab) start(wait int) (string, error) {
 		if err := t.click(*at); err != nil {
 			return label, err
 		}
-		if err := t.frames(framesToTell, false); err != nil {
+		if err := t.frames(framesToTell); err != nil {
 			return label, err
 		}
 	}
@@ -174,19 +180,24 @@ func (t *tab) start(wait int) (string, error) {
 		if err := t.keys(true, keyEnter); err != nil {
 			return label, err
 		}
-		if err := t.frames(1, false); err != nil {
+		if err := t.frames(1); err != nil {
 			return label, err
 		}
 		if err := t.keys(false, keyEnter); err != nil {
 			return label, err
 		}
 	}
-	return label, t.frames(wait, false)
+	return label, t.frames(wait)
 }
 
-// frames plays n frames; the last one is drawn if draw says so.
-func (t *tab) frames(n int, draw bool) error {
-	return t.eval(fmt.Sprintf("await watch.run(%d, %t)", n, draw), nil)
+// frames plays n frames; none of them is drawn.
+func (t *tab) frames(n int) error {
+	return t.eval(fmt.Sprintf("await watch.run(%d, false)", n), nil)
+}
+
+// draw plays n frames and draws the last for a picture.
+func (t *tab) draw(n int) error {
+	return t.eval(fmt.Sprintf("await watch.run(%d, 'show')", n), nil)
 }
 
 // look plays n frames and samples the last.
@@ -202,14 +213,34 @@ func (t *tab) facts() (facts, error) {
 	return f, err
 }
 
-// play runs one arm in a fresh page: hold, release, hold, release.
-func (b *browser) play(url string, a arm, wait int) (run, error) {
-	r := run{arm: a.name}
-	t, err := b.open(url, a.screen, false)
+// play runs one arm in a fresh page.
+func (b *browser) play(site *site, a arm, wait int) (run, error) {
+	t, err := b.open(site, a.screen, a.shoot != nil)
 	if err != nil {
-		return r, err
+		return run{}, err
 	}
 	defer t.Close()
+	r, err := t.play(a, wait)
+	t.lost = t.lost || err != nil // its keys may be held
+	return r, err
+}
+
+// between plays the frame between the two times that a key is held; a picture
+// may be taken of it.
+func (t *tab) between(a arm) error {
+	if a.shoot == nil {
+		return t.frames(1)
+	}
+	if err := t.draw(1); err != nil {
+		return err
+	}
+	return a.shoot(t)
+}
+
+// play runs one arm in the page: hold, release, hold, release.
+func (t *tab) play(a arm, wait int) (run, error) {
+	r := run{arm: a.name}
+	var err error
 	if r.started, err = t.start(wait); err != nil {
 		return r, err
 	}
@@ -237,23 +268,18 @@ func (b *browser) play(url string, a arm, wait int) (run, error) {
 				return r, err
 			}
 		}
-		if len(a.hold) > 0 && i == 3 {
-			if err := t.frames(1, false); err != nil {
-				return r, err
-			}
+		if i != 3 {
+			continue
+		}
+		// Every arm plays the same number of frames.
+		if err := t.between(a); err != nil {
+			return r, err
+		}
+		if len(a.hold) > 0 {
 			if err := t.keys(true, a.hold...); err != nil {
-				return r, err
-			}
-		} else if i == 3 {
-			// Every arm plays the same number of frames.
-			if err := t.frames(1, false); err != nil {
 				return r, err
 			}
 		}
 	}
-	if r.facts, err = t.facts(); err != nil {
-		return r, err
-	}
-	err = t.eval("return watch.handlers()", &r.handlers)
-	return r, err
+	return r, t.eval("return {facts: clock.facts(), handlers: watch.handlers(), scrollable: watch.scrollable()}", &r.end)
 }

@@ -7,15 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/cdproto/storage"
 	"github.com/chromedp/cdproto/systeminfo"
 	"github.com/chromedp/chromedp"
 
@@ -50,15 +52,20 @@ type screen struct {
 
 var (
 	desktop = screen{1280, 720, false}
+	small   = screen{960, 540, false} // for the pictures of play: each is drawn in software
 	phone   = screen{390, 844, true}
 )
 
-// browser is one headless Chromium; every arm gets a fresh context of it.
+// browser is one headless Chromium with a few tabs, which arms take in turn: a
+// new process for each page would cost more than the play in it.
 type browser struct {
 	ctx    context.Context // chromedp's: the browser lives as long as this
 	cancel context.CancelFunc
 	token  string // the name of the hook in each page
 	paints bool   // the game paints everything anew in each frame
+
+	mu   sync.Mutex
+	free []*tab // nobody plays in them
 }
 
 // FindBrowser returns the path of a Chromium that can run the playtest, or an
@@ -81,6 +88,8 @@ func openBrowser(ctx context.Context, path string) (*browser, error) {
 		// The box that the playtest runs in is the sandbox.
 		chromedp.NoSandbox,
 		chromedp.Flag("disable-gpu", true),
+		// Starting a process and talking to it is what costs most in a box.
+		chromedp.Flag("in-process-gpu", true),
 		chromedp.Flag("enable-unsafe-swiftshader", true),
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"),
 		chromedp.Flag("force-webrtc-ip-handling-policy", "disable_non_proxied_udp"),
@@ -122,52 +131,151 @@ func openBrowser(ctx context.Context, path string) (*browser, error) {
 // Close kills the browser and waits for it.
 func (b *browser) Close() { b.cancel() }
 
-// tab is one page of the game in a context of its own.
+// tab is a tab with a context of its own. It shows one page after another; each
+// begins as if the browser were new.
 type tab struct {
-	ctx    context.Context
-	cancel context.CancelFunc
-	token  string
-	screen screen
-	paints bool
+	ctx     context.Context
+	cancel  context.CancelFunc
+	browser *browser
+	screen  screen
+	script  page.ScriptIdentifier // what is injected into each page
+	shown   bool                  // whether that says that pictures are taken
+	used    bool                  // a game was in it
+	lost    bool                  // it is stuck or broken: nobody may use it again
 }
 
-// open loads url in a fresh context and plays the first frames, so that what
-// loads has loaded. shown says that pictures will be taken.
-func (b *browser) open(url string, s screen, shown bool) (*tab, error) {
-	ctx, cancel := chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext())
-	t := &tab{ctx: ctx, cancel: cancel, token: b.token, screen: s, paints: b.paints}
-	if err := t.load(url, shown); err != nil {
+// open loads the game into a tab that nobody uses and plays the first frames, so
+// that what loads has loaded. shown says that pictures will be taken.
+func (b *browser) open(site *site, s screen, shown bool) (*tab, error) {
+	t, err := b.take(s)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.load(site, s, shown); err != nil {
+		t.lost = true
 		t.Close()
 		return nil, err
 	}
 	return t, nil
 }
 
-func (t *tab) load(url string, shown bool) error {
+// take returns a free tab, best one with this screen, or else a new one.
+func (b *browser) take(s screen) (*tab, error) {
+	b.mu.Lock()
+	i := slices.IndexFunc(b.free, func(t *tab) bool { return t.screen == s })
+	if i < 0 {
+		i = len(b.free) - 1
+	}
+	if i >= 0 {
+		t := b.free[i]
+		b.free = slices.Delete(b.free, i, i+1)
+		b.mu.Unlock()
+		return t, nil
+	}
+	b.mu.Unlock()
+	ctx, cancel := chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext())
+	t := &tab{ctx: ctx, cancel: cancel, browser: b}
 	// The first call on a context opens its target and must not carry a deadline.
 	if err := chromedp.Do(t.ctx); err != nil {
-		return fmt.Errorf("open tab: %w", err)
+		cancel()
+		return nil, fmt.Errorf("open tab: %w", err)
 	}
 	if _, err := call(t, page.Enable, page.EnableParams{}); err != nil {
-		return fmt.Errorf("open tab: %w", err)
+		cancel()
+		return nil, fmt.Errorf("open tab: %w", err)
 	}
 	if _, err := call(t, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}); err != nil {
-		return fmt.Errorf("set focus: %w", err)
+		cancel()
+		return nil, fmt.Errorf("set focus: %w", err)
+	}
+	return t, nil
+}
+
+// Close gives the tab back. One that is stuck is ended.
+func (t *tab) Close() {
+	if t.lost {
+		t.cancel()
+		return
+	}
+	t.browser.mu.Lock()
+	defer t.browser.mu.Unlock()
+	t.browser.free = append(t.browser.free, t)
+}
+
+func (t *tab) load(site *site, s screen, shown bool) error {
+	if err := t.forget(site); err != nil {
+		return fmt.Errorf("forget the last game: %w", err)
+	}
+	if err := t.show(s); err != nil {
+		return err
+	}
+	if t.script == "" || t.shown != shown {
+		if t.script != "" {
+			if _, err := call(t, page.RemoveScriptToEvaluateOnNewDocument, page.RemoveScriptToEvaluateOnNewDocumentParams{Identifier: t.script}); err != nil {
+				return fmt.Errorf("remove clock: %w", err)
+			}
+		}
+		script := strings.NewReplacer("TOKEN", t.browser.token, "SEED", "12345", "SHOWN", strconv.FormatBool(shown)).Replace(clockScript + watchScript)
+		added, err := call(t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
+		if err != nil {
+			return fmt.Errorf("inject clock: %w", err)
+		}
+		t.script, t.shown = added.Identifier, shown
+	}
+	if err := t.navigate(site.url); err != nil {
+		return err
+	}
+	if t.browser.paints {
+		return t.eval("watch.paints(); await clock.settle(); await watch.run(24, true);", nil)
+	}
+	// The first page is painted in full, to learn how the game paints.
+	return t.eval("await clock.settle(); await watch.run(24, 'all');", nil)
+}
+
+// forget leaves the page that the tab shows, so that it can write nothing more,
+// and empties all stores.
+func (t *tab) forget(site *site) error {
+	if !t.used {
+		t.used = true
+		return nil
+	}
+	if err := t.navigate(site.url + emptyPage); err != nil {
+		return err
+	}
+	if err := t.eval("localStorage.clear(); sessionStorage.clear(); window.name = '';", nil); err != nil {
+		return err
+	}
+	_, err := call(t, storage.ClearDataForOrigin, storage.ClearDataForOriginParams{
+		Origin: strings.TrimSuffix(site.url, "/"), StorageTypes: "cookies,indexeddb,cache_storage,file_systems",
+	})
+	return err
+}
+
+// show gives the tab another screen.
+func (t *tab) show(s screen) error {
+	if t.screen == s {
+		return nil
 	}
 	if _, err := call(t, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
-		Width: t.screen.width, Height: t.screen.height, DeviceScaleFactor: 1, Mobile: t.screen.touch,
+		Width: s.width, Height: s.height, DeviceScaleFactor: 1, Mobile: s.touch,
 	}); err != nil {
 		return fmt.Errorf("set screen: %w", err)
 	}
-	if t.screen.touch {
-		if _, err := call(t, emulation.SetTouchEmulationEnabled, emulation.SetTouchEmulationEnabledParams{Enabled: true, MaxTouchPoints: 5}); err != nil {
+	if s.touch != t.screen.touch {
+		touch := emulation.SetTouchEmulationEnabledParams{Enabled: s.touch}
+		if s.touch {
+			touch.MaxTouchPoints = 5
+		}
+		if _, err := call(t, emulation.SetTouchEmulationEnabled, touch); err != nil {
 			return fmt.Errorf("set touch: %w", err)
 		}
 	}
-	script := strings.NewReplacer("TOKEN", t.token, "SEED", "12345", "PAINTS", strconv.FormatBool(t.paints), "SHOWN", strconv.FormatBool(shown)).Replace(clockScript + watchScript)
-	if _, err := call(t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script}); err != nil {
-		return fmt.Errorf("inject clock: %w", err)
-	}
+	t.screen = s
+	return nil
+}
+
+// navigate goes to url and waits until the page has loaded.
+func (t *tab) navigate(url string) error {
 	result, err := call(t, page.Navigate, page.NavigateParams{URL: url})
 	if err != nil {
 		return fmt.Errorf("navigate: %w", err)
@@ -175,19 +283,8 @@ func (t *tab) load(url string, shown bool) error {
 	if result.ErrorText != "" {
 		return fmt.Errorf("navigate: %s", result.ErrorText)
 	}
-	if err := t.eval("await clock.loaded", nil); err != nil {
-		return err
-	}
-	// The first page is painted in full, to learn how the game paints.
-	draw := "'all'"
-	if t.paints {
-		draw = "true"
-	}
-	return t.eval("await clock.settle(); await watch.run(24, "+draw+");", nil)
+	return t.eval("await clock.loaded", nil)
 }
-
-// Close ends the page, also one that is stuck.
-func (t *tab) Close() { t.cancel() }
 
 // call sends one command to the page and waits for its answer; errStuck when
 // the page burns time and does not come back. What counts is the processor time
@@ -233,6 +330,7 @@ func call[P, R any](t *tab, command cdp.Command[P, R], params P) (R, error) {
 		_, _ = chromedp.Run(stop, func(ctx context.Context, target *chromedp.Target) (cdp.Empty, error) {
 			return cdp.Call(ctx, target, runtime.TerminateExecution, cdp.Empty{})
 		})
+		t.lost = true
 		var zero R
 		return zero, errStuck
 	}
@@ -260,7 +358,7 @@ func (t *tab) rendererSeconds() (map[int64]float64, bool) {
 // scope and decodes what it returns into out (nil: nothing). errLeft when the
 // page has navigated away meanwhile.
 func (t *tab) eval(body string, out any) error {
-	code := "(async () => { const {clock, watch} = window[" + string(quoteJS(t.token)) + "]; " + body + " })()"
+	code := "(async () => { const {clock, watch} = window[" + string(quoteJS(t.browser.token)) + "]; " + body + " })()"
 	yes := true
 	result, err := call(t, runtime.Evaluate, runtime.EvaluateParams{Expression: code, AwaitPromise: &yes, ReturnByValue: &yes})
 	if err != nil {
@@ -294,94 +392,15 @@ func quoteJS(v any) []byte {
 	return b
 }
 
-// key is one key of the keyboard.
-type key struct {
-	code, key, text string
-	virtual         int64
+// shoot returns a PNG of the screen.
+func (t *tab) shoot() ([]byte, error) {
+	result, err := call(t, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatPng})
+	return result.Data, err
 }
 
-var (
-	keyRight = key{"ArrowRight", "ArrowRight", "", 39}
-	keyLeft  = key{"ArrowLeft", "ArrowLeft", "", 37}
-	keyUp    = key{"ArrowUp", "ArrowUp", "", 38}
-	keyDown  = key{"ArrowDown", "ArrowDown", "", 40}
-	keySpace = key{"Space", " ", " ", 32}
-	keyEnter = key{"Enter", "Enter", "\r", 13}
-	keyW     = key{"KeyW", "w", "w", 87}
-	keyA     = key{"KeyA", "a", "a", 65}
-	keyS     = key{"KeyS", "s", "s", 83}
-	keyD     = key{"KeyD", "d", "d", 68}
-)
-
-func (t *tab) keys(down bool, keys ...key) error {
-	for _, k := range keys {
-		params := input.DispatchKeyEventParams{
-			Type: input.DispatchKeyEventTypeKeyUp, Code: k.code, Key: k.key,
-			WindowsVirtualKeyCode: k.virtual, NativeVirtualKeyCode: k.virtual,
-		}
-		if down {
-			params.Type = input.DispatchKeyEventTypeRawKeyDown
-			if k.text != "" {
-				params.Type, params.Text, params.UnmodifiedText = input.DispatchKeyEventTypeKeyDown, k.text, k.text
-			}
-		}
-		if _, err := call(t, input.DispatchKeyEvent, params); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// point is a place on the screen.
-type point struct {
-	X, Y  float64
-	Label string
-}
-
-func (t *tab) mouse(kind input.DispatchMouseEventType, at point, held bool) error {
-	params := input.DispatchMouseEventParams{Type: kind, X: at.X, Y: at.Y}
-	if kind != input.DispatchMouseEventTypeMouseMoved || held {
-		params.Button, params.ClickCount = input.MouseButtonLeft, 1
-	}
-	if held {
-		params.Buttons = 1
-	}
-	_, err := call(t, input.DispatchMouseEvent, params)
-	return err
-}
-
-// click moves there, presses and releases; on a touch screen it taps.
-func (t *tab) click(at point) error {
-	if t.screen.touch {
-		if err := t.touch(input.DispatchTouchEventTypeTouchStart, at); err != nil {
-			return err
-		}
-		return t.touch(input.DispatchTouchEventTypeTouchEnd)
-	}
-	if err := t.mouse(input.DispatchMouseEventTypeMouseMoved, at, false); err != nil {
-		return err
-	}
-	if err := t.mouse(input.DispatchMouseEventTypeMousePressed, at, true); err != nil {
-		return err
-	}
-	return t.mouse(input.DispatchMouseEventTypeMouseReleased, at, false)
-}
-
-func (t *tab) touch(kind input.DispatchTouchEventType, at ...point) error {
-	points := []*input.TouchPoint{}
-	for _, p := range at {
-		points = append(points, &input.TouchPoint{X: p.X, Y: p.Y})
-	}
-	_, err := call(t, input.DispatchTouchEvent, input.DispatchTouchEventParams{Type: kind, TouchPoints: points})
-	return err
-}
-
-// shoot returns a PNG of the screen, scaled.
-func (t *tab) shoot(scale float64) ([]byte, error) {
-	params := page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatPng}
-	if scale != 1 {
-		params.Clip = &page.Viewport{Width: float64(t.screen.width), Height: float64(t.screen.height), Scale: scale}
-	}
-	result, err := call(t, page.CaptureScreenshot, params)
+// snap returns a JPEG of the screen, which is made faster.
+func (t *tab) snap() ([]byte, error) {
+	quality := int64(90)
+	result, err := call(t, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatJpeg, Quality: &quality})
 	return result.Data, err
 }

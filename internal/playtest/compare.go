@@ -183,7 +183,8 @@ func oppose(a, b difference) *pair {
 // evidence gathers what all arms showed.
 type evidence struct {
 	arms  map[string]difference
-	alive bool // the idle game changes by itself
+	noise map[string]bool // names of what moves by itself
+	alive bool            // the idle game changes by itself
 }
 
 func (e evidence) moves(names ...string) bool {

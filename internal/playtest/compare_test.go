@@ -104,13 +104,15 @@ func TestWhatDoesNotCount(t *testing.T) {
 func TestAnimate(t *testing.T) {
 	var frames [][]byte
 	for i := range 4 {
-		img := image.NewRGBA(image.Rect(0, 0, 32, 18))
-		for x := range 32 {
-			for y := range 18 {
-				img.Set(x, y, color.RGBA{uint8(x * 8), uint8(y * 14), 90, 255})
+		img := image.NewRGBA(image.Rect(0, 0, 96, 54))
+		for x := range 96 {
+			for y := range 54 {
+				img.Set(x, y, color.RGBA{uint8(x * 2), uint8(y * 4), 90, 255})
 			}
 		}
-		img.Set(i, 3, color.RGBA{255, 0, 0, 255})
+		for k := range 9 {
+			img.Set(i*3+k%3, 9+k/3, color.RGBA{255, 0, 0, 255})
+		}
 		var b bytes.Buffer
 		if err := png.Encode(&b, img); err != nil {
 			t.Fatal(err)

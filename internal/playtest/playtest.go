@@ -9,13 +9,11 @@ package playtest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -83,6 +81,11 @@ func Run(ctx context.Context, opt Options) (dreamcore.PlayReport, error) {
 	j.report.Controls = opt.Controls
 	j.report.Moved = []dreamcore.Moved{}
 	j.report.Motion = dreamcore.Frozen
+	if opt.Out != "" {
+		if err := os.MkdirAll(opt.Out, 0o755); err != nil {
+			return j.report, fmt.Errorf("make folder for pictures: %w", err)
+		}
+	}
 	if err := j.judge(ctx); err != nil {
 		return j.report, err
 	}
@@ -128,34 +131,60 @@ func (j *judge) judge(ctx context.Context) error {
 	}
 	defer j.browser.Close()
 
-	boot, err := j.boot()
-	if err != nil || boot == nil {
+	page, boot, err := j.boot()
+	if err != nil || page == nil {
 		return j.couldJudge(ctx, err)
 	}
-	seen, err := j.arms(ctx, startWait)
+	seen, shown, err := j.play(ctx, page)
 	if err != nil {
 		return j.couldJudge(ctx, err)
+	}
+	j.weigh(boot, seen)
+	j.report.Poster, j.report.Recording = shown.poster, shown.recording
+	j.add(shown)
+	return nil
+}
+
+// play collects the evidence and the pictures. page is the one that has booted.
+func (j *judge) play(ctx context.Context, page *tab) (evidence, shown, error) {
+	var pictures shown
+	seen, err := j.arms(ctx, page, startWait)
+	if err != nil {
+		return seen, pictures, err
+	}
+	if _, ok := seen.gate(j.opt.Controls); ok {
+		group, ctx := errgroup.WithContext(ctx)
+		group.Go(func() error {
+			var err error
+			pictures, err = j.show(seen)
+			return err
+		})
+		group.Go(func() error { return j.touch(ctx, seen, startWait, 1) })
+		return seen, pictures, group.Wait()
+	}
+	if err := j.touch(ctx, seen, startWait, j.opt.Parallel); err != nil {
+		return seen, pictures, err
 	}
 	wait, err := j.worthWaiting(ctx, seen)
 	if err != nil {
-		return j.couldJudge(ctx, err)
+		return seen, pictures, err
 	}
 	if wait {
 		// The game may count down or tell a story first: once more, with patience.
 		j.opt.Log.Info("playtest waits longer", "reason", string(seen.motion()))
-		later, err := j.arms(ctx, patientWait)
+		later, err := j.arms(ctx, nil, patientWait)
 		if err != nil {
-			return j.couldJudge(ctx, err)
+			return seen, pictures, err
+		}
+		if err := j.touch(ctx, later, patientWait, j.opt.Parallel); err != nil {
+			return seen, pictures, err
 		}
 		if _, ok := later.gate(j.opt.Controls); ok {
 			seen = later
 		}
 	}
-	j.weigh(*boot, seen)
-	if err := j.after(seen); err != nil {
-		return j.couldJudge(ctx, err)
-	}
-	return nil
+	pictures, err = j.show(seen)
+	return seen, pictures, err
 }
 
 // worthWaiting reports whether a game that did not satisfy its gate may do so
@@ -168,7 +197,7 @@ func (j *judge) worthWaiting(ctx context.Context, seen evidence) (bool, error) {
 		return true, nil
 	}
 	soon := j.runs["idle"]
-	if err := j.playAll(ctx, patientWait, arm{name: "idle", screen: desktop}); err != nil {
+	if err := j.playAll(ctx, patientWait, j.opt.Parallel, arm{name: "idle", screen: desktop}); err != nil {
 		return false, err
 	}
 	a, b := soon.samples[0], j.runs["idle"].samples[0]
@@ -190,28 +219,33 @@ func (j *judge) couldJudge(ctx context.Context, err error) error {
 	return dreamcore.Errorf(dreamcore.Internal, "playtest", "the browser failed").Because(err)
 }
 
-// boot is the gate before anything is played: no error, not blank. nil means
-// that it is closed.
-func (j *judge) boot() (*facts, error) {
-	t, err := j.browser.open(j.site.url, desktop, true)
+// boot is the gate before anything is played: no error, not blank. The page is
+// nil when it is closed; else the caller plays on in it.
+func (j *judge) boot() (*tab, facts, error) {
+	t, err := j.browser.open(j.site, desktop, true)
 	if err != nil {
-		return nil, err
+		return nil, facts{}, err
 	}
-	defer t.Close()
+	open := false
+	defer func() {
+		if !open {
+			t.Close()
+		}
+	}()
 	f, err := t.facts()
 	if err != nil {
-		return nil, err
+		return nil, f, err
 	}
 	if err := t.eval("return watch.paintsAnew()", &j.browser.paints); err != nil {
-		return nil, err
+		return nil, f, err
 	}
-	shot, err := t.shoot(1)
+	shot, err := t.shoot()
 	if err != nil {
-		return nil, err
+		return nil, f, err
 	}
 	blank, err := oneColour(shot)
 	if err != nil {
-		return nil, err
+		return nil, f, err
 	}
 	for _, name := range j.site.Missing() {
 		j.find("file_missing", dreamcore.Fail, "file", quote(name))
@@ -224,127 +258,14 @@ func (j *judge) boot() (*facts, error) {
 		j.find("blank", dreamcore.Fail)
 	}
 	if len(f.Errors) > 0 && (blank || f.Waiting == 0) {
-		return nil, nil // nothing runs: playing it would say the same again
+		return nil, f, nil // nothing runs: playing it would say the same again
 	}
-	return &f, nil
-}
-
-// pageErrors adds a finding for each error of the page, once.
-func (j *judge) pageErrors(f facts) {
-	for _, e := range f.Errors {
-		if slices.Contains(j.report.Errors, e) || len(j.report.Errors) >= 10 {
-			continue
-		}
-		j.report.Errors = append(j.report.Errors, e)
-		if len(j.report.Errors) <= 4 {
-			file, line := errorPlace(e)
-			j.findAt("page_error", dreamcore.Fail, file, line, "error", quote(e))
-		}
+	j.report.Idle, err = j.save("idle.png", shot)
+	if err != nil {
+		return nil, f, err
 	}
-}
-
-// arms plays all arms and compares them with idle.
-func (j *judge) arms(ctx context.Context, wait int) (evidence, error) {
-	seen := evidence{arms: map[string]difference{}}
-	if err := j.playAll(ctx, wait, arm{name: "idle", screen: desktop}, arm{name: "idle-again", screen: desktop}); err != nil {
-		return seen, err
-	}
-	idle := j.runs["idle"]
-	noise := noisy(idle, j.runs["idle-again"])
-	for i := 1; i < len(idle.samples); i++ {
-		a, b := idle.samples[i-1], idle.samples[i]
-		seen.alive = seen.alive || a.Texts != b.Texts || a.Picture != b.Picture || a.Layout != b.Layout || !sameEntities(a.Entities, b.Entities)
-	}
-	todo := choose(idle.handlers, j.opt.Controls)
-	if err := j.playAll(ctx, wait, todo...); err != nil {
-		return seen, err
-	}
-	j.compare(seen, idle, todo, noise)
-	hasKeys := slices.ContainsFunc(todo, func(a arm) bool { return len(a.hold) > 0 })
-	if hasKeys && needsKeys(j.opt.Controls) {
-		if seen.oppose(sideways...) == nil || seen.oppose(upright...) == nil {
-			more := []arm{keyArm("d", keyD), keyArm("a", keyA), keyArm("w", keyW), keyArm("s", keyS)}
-			if _, ok := seen.gate(j.opt.Controls); !ok {
-				if err := j.playAll(ctx, wait, more...); err != nil {
-					return seen, err
-				}
-				j.compare(seen, idle, more, noise)
-			}
-		}
-		if seen.oppose(sideways...) == nil {
-			// What steers like a car only goes sideways while it goes ahead.
-			more := []arm{keyArm("up-right", keyUp, keyRight), keyArm("up-left", keyUp, keyLeft)}
-			if err := j.playAll(ctx, wait, more...); err != nil {
-				return seen, err
-			}
-			j.compare(seen, j.runs["up"], more, noise)
-		}
-	}
-	touch := []arm{{name: "touch-idle", screen: phone}, {name: "touch", screen: phone, act: touchAct}, {name: "swipe", screen: phone, act: dragAct}}
-	if err := j.playAll(ctx, wait, touch...); err != nil {
-		return seen, err
-	}
-	j.compare(seen, j.runs["touch-idle"], touch[1:], noise)
-	return seen, nil
-}
-
-func needsKeys(controls string) bool { return controls != "pointer" && controls != "board" }
-
-// choose leaves out what cannot be answered: keys where nothing listens to
-// keys, the pointer where nothing listens to it.
-func choose(handlers map[string]int, controls string) []arm {
-	keys := handlers["keydown"]+handlers["keyup"]+handlers["keypress"] > 0
-	pointer := false
-	for name := range handlers {
-		if strings.HasPrefix(name, "mouse") || strings.HasPrefix(name, "pointer") || strings.HasPrefix(name, "touch") || name == "click" {
-			pointer = true
-		}
-	}
-	var arms []arm
-	if keys || !pointer {
-		arms = append(arms, keyArm("right", keyRight), keyArm("left", keyLeft), keyArm("up", keyUp), keyArm("down", keyDown), keyArm("space", keySpace))
-	}
-	if pointer || !keys {
-		arms = append(arms, arm{name: "click", screen: desktop, act: clickAct})
-		if controls != "board" {
-			arms = append(arms,
-				arm{name: "point-right", screen: desktop, act: glideAct(0.8, 0.5)},
-				arm{name: "point-left", screen: desktop, act: glideAct(0.2, 0.5)})
-		}
-		arms = append(arms, arm{name: "drag", screen: desktop, act: dragAct})
-	}
-	return arms
-}
-
-// playAll plays the arms, a few at once, and remembers their runs. After an
-// endless loop the rest is left out.
-func (j *judge) playAll(ctx context.Context, wait int, arms ...arm) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(j.opt.Parallel)
-	for _, a := range arms {
-		group.Go(func() error {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			begun := time.Now()
-			r, err := j.browser.play(j.site.url, a, wait)
-			if err != nil {
-				return fmt.Errorf("play %s: %w", a.name, err)
-			}
-			j.opt.Log.Debug("arm played", "arm", a.name, "dur_ms", time.Since(begun).Milliseconds())
-			j.mu.Lock()
-			j.runs[a.name] = r
-			j.mu.Unlock()
-			return nil
-		})
-	}
-	return group.Wait()
-}
-
-func (j *judge) compare(seen evidence, idle run, arms []arm, noise map[string]bool) {
-	for _, a := range arms {
-		seen.arms[a.name] = differ(idle, j.runs[a.name], noise)
-	}
+	open = true
+	return t, f, nil
 }
 
 // weigh turns the evidence into verdict and findings.
@@ -368,8 +289,8 @@ func (j *judge) weigh(boot facts, seen evidence) {
 	slices.Sort(names)
 	for _, name := range names {
 		r := j.runs[name]
-		j.pageErrors(r.facts)
-		dialogs += r.facts.Dialogs
+		j.pageErrors(r.end.Facts)
+		dialogs += r.end.Facts.Dialogs
 		for _, s := range r.samples {
 			if s.Bad || (s.Probe != nil && s.Probe.Bad) {
 				j.findOnce("not_a_number", dreamcore.Fail)
@@ -392,66 +313,4 @@ func (j *judge) weigh(boot facts, seen evidence) {
 	if !seen.arms["touch"].responds() && !seen.arms["swipe"].responds() && seen.motion() != dreamcore.Frozen && seen.motion() != dreamcore.NoResponse {
 		j.find("touch_dead", dreamcore.Fail)
 	}
-}
-
-// find adds a finding whose texts stand in the catalogue under its code.
-func (j *judge) find(code string, severity dreamcore.Severity, args ...string) {
-	j.findAt(code, severity, "", 0, args...)
-}
-
-func (j *judge) findAt(code string, severity dreamcore.Severity, file string, line int, args ...string) {
-	f := dreamcore.Finding{
-		Code: code, Severity: severity, File: file, Line: line,
-		Message: text.T(j.opt.Lang, "playtest."+code, args...),
-		Fix:     text.T(j.opt.Lang, "playtest."+code+"_fix", args...),
-	}
-	if !slices.Contains(j.report.Findings, f) {
-		j.report.Findings = append(j.report.Findings, f)
-	}
-}
-
-// findOnce is find, for what may be seen in many arms: equal findings are one.
-func (j *judge) findOnce(code string, severity dreamcore.Severity, args ...string) {
-	j.find(code, severity, args...)
-}
-
-// clean makes a text from the page safe to print: one line, capped.
-func clean(s string, limit int) string {
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) || r == '\u202e' || r == '\u2028' || r == '\u2029' || r == '\ufeff' {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
-	if r := []rune(s); len(r) > limit {
-		return string(r[:limit]) + "…"
-	}
-	return s
-}
-
-// quote marks a text from the page as data.
-func quote(s string) string {
-	b, err := json.Marshal(clean(s, 160))
-	if err != nil {
-		return `"?"`
-	}
-	return string(b)
-}
-
-var placePattern = regexp.MustCompile(`\(((?:[\w-]+/)*[\w.-]+\.\w+):(\d+)\)$`)
-
-// errorPlace reads "(game.js:12)" from the end of an error of the page.
-func errorPlace(e string) (string, int) {
-	m := placePattern.FindStringSubmatch(e)
-	if m == nil {
-		return "", 0
-	}
-	line := 0
-	for _, c := range m[2] {
-		line = line*10 + int(c-'0')
-		if line > 1_000_000 {
-			return m[1], 0
-		}
-	}
-	return m[1], line
 }

@@ -9,30 +9,32 @@ import (
 	"image"
 	"image/color"
 	"image/draw"
+	_ "image/jpeg" // how the frames come
 	"image/png"
 	"sort"
 )
 
-// animate joins PNG pictures of one size into an animated PNG that loops for
-// ever. step is the number of frames of play (60 a second) between two pictures.
-// To be small enough for a page of many, it has 255 colours, and a pixel that
-// stays is transparent.
+// animate joins pictures of one size, made smaller, into an animated PNG
+// that loops for ever. step is the number of frames of play (60 a second) between
+// two pictures. To be small enough for a page of many, it has 255 colours, and a
+// pixel that stays is transparent.
 func animate(frames [][]byte, step int) ([]byte, error) {
 	if len(frames) == 0 {
 		return nil, fmt.Errorf("no frames")
 	}
 	pictures := make([]*image.RGBA, len(frames))
 	for i, f := range frames {
-		img, err := png.Decode(bytes.NewReader(f))
+		img, _, err := image.Decode(bytes.NewReader(f))
 		if err != nil {
 			return nil, fmt.Errorf("decode frame %d: %w", i, err)
 		}
-		rgba := image.NewRGBA(img.Bounds())
-		draw.Draw(rgba, rgba.Bounds(), img, img.Bounds().Min, draw.Src)
-		if rgba.Bounds() != pictures0(pictures, rgba) {
+		if img.Bounds().Dx() < recordShrink || img.Bounds().Dy() < recordShrink {
+			return nil, fmt.Errorf("frame %d is %v", i, img.Bounds())
+		}
+		pictures[i] = shrink(img, recordShrink)
+		if pictures[i].Bounds() != pictures[0].Bounds() {
 			return nil, fmt.Errorf("frame %d has another size", i)
 		}
-		pictures[i] = rgba
 	}
 	palette, index := reduce(pictures)
 
@@ -99,12 +101,26 @@ func animate(frames [][]byte, step int) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// pictures0 is the size that all frames must have: the first one's.
-func pictures0(pictures []*image.RGBA, first *image.RGBA) image.Rectangle {
-	if pictures[0] == nil {
-		return first.Bounds()
+// shrink returns a picture n times smaller, each pixel the mean of n by n.
+func shrink(img image.Image, n int) *image.RGBA {
+	from := image.NewRGBA(image.Rect(0, 0, img.Bounds().Dx(), img.Bounds().Dy()))
+	draw.Draw(from, from.Bounds(), img, img.Bounds().Min, draw.Src)
+	to := image.NewRGBA(image.Rect(0, 0, from.Bounds().Dx()/n, from.Bounds().Dy()/n))
+	for y := range to.Bounds().Dy() {
+		for x := range to.Bounds().Dx() {
+			var sum [4]int
+			for dy := range n {
+				o := from.PixOffset(x*n, y*n+dy)
+				for k, v := range from.Pix[o : o+4*n] {
+					sum[k%4] += int(v)
+				}
+			}
+			for c := range sum {
+				to.Pix[to.PixOffset(x, y)+c] = byte(sum[c] / (n * n))
+			}
+		}
 	}
-	return pictures[0].Bounds()
+	return to
 }
 
 func chunk(out *bytes.Buffer, kind string, data []byte) {

@@ -16,6 +16,9 @@ import (
 // a game that needs more than this does not work where it will live.
 const policy = "default-src 'self' 'unsafe-inline' data: blob:; connect-src 'self' data: blob:; form-action 'none'; base-uri 'none'"
 
+// emptyPage is what a tab shows between two games.
+const emptyPage = ".playtest-empty"
+
 // site serves one game's folder on loopback, as the public game host does.
 type site struct {
 	url    string
@@ -74,6 +77,10 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name := strings.TrimPrefix(path.Clean("/"+r.URL.Path), "/")
+	if name == emptyPage {
+		h.Set("Content-Type", "text/html; charset=utf-8")
+		return
+	}
 	if name == "" {
 		name = "index.html"
 	}

@@ -11,9 +11,9 @@
   const listen = EventTarget.prototype.addEventListener;
   const listeners = {};
   const clickable = new Set();
-  let drawing = true;
-  // PAINTS is filled in: an earlier page of this game painted all of its
-  // canvases anew in every frame.
+  let drawing = true; // what is drawn now will be looked at
+  let showing = SHOWN; // and a picture will be taken of it; SHOWN is filled in
+  let paints = false; // an earlier page of this game painted all of its canvases anew in every frame
 
   EventTarget.prototype.addEventListener = function (type, fn, options) {
     if (fn) {
@@ -86,7 +86,7 @@
   const leftOut = (context) => {
     if (drawing || !inFrame) return false;
     const h = fresh.get(context);
-    return Boolean(context.canvas.isConnected && (h ? !h.always && (PAINTS || h.whole >= 12) : PAINTS));
+    return Boolean(context.canvas.isConnected && (h ? !h.always && (paints || h.whole >= 12) : paints));
   };
   const painters = new Set(); // contexts on the page that anything was painted on
   const paintsAnew = () => [...painters].every((c) => {
@@ -151,7 +151,7 @@
   });
 
   // WebGL: drawing is left out but for sampled frames; matrices tell places.
-  // Where the scene itself tells them, it is only drawn for pictures (SHOWN).
+  // Where the scene itself tells them, it is only drawn for pictures.
   const scenes = new Set();
   const matrices = [];
   const uniformNames = new WeakMap();
@@ -160,7 +160,7 @@
     const gl = kind.prototype;
     for (const name of ['drawArrays', 'drawElements', 'drawArraysInstanced', 'drawElementsInstanced', 'drawRangeElements', 'clear', 'blitFramebuffer']) {
       const original = gl[name];
-      if (original) gl[name] = function (...args) { if (drawing && (SHOWN || !scenes.size)) return original.apply(this, args); };
+      if (original) gl[name] = function (...args) { if (drawing && (showing || !scenes.size)) return original.apply(this, args); };
     }
     const locate = gl.getUniformLocation;
     gl.getUniformLocation = function (program, name) {
@@ -255,18 +255,22 @@
     for (const ref of contexts) {
       const context = ref.deref();
       const h = context && fresh.get(context);
-      if (h && (PAINTS || h.whole >= 12) && h.last !== frameNumber) h.always = true; // it does not paint in every frame
+      if (h && (paints || h.whole >= 12) && h.last !== frameNumber) h.always = true; // it does not paint in every frame
     }
   };
-  // run plays n frames; the last one is drawn where draw says so. The page is
-  // left to breathe after each, and while files load no time passes.
+  // run plays n frames; the last one is drawn where draw says so, for a picture
+  // where it says 'show'. The page is left to breathe after each, and while files
+  // load no time passes.
   const run = async (n, draw) => {
     for (let i = 0; i < n; i++) {
-      drawing = draw === 'all' || (draw && i === n - 1);
+      const last = i === n - 1;
+      drawing = draw === 'all' || Boolean(draw && last);
+      showing = SHOWN && last && (draw === 'all' || draw === 'show');
       frame();
       if (clock.busy()) await clock.settle(); else await clock.turn();
     }
     drawing = true;
+    showing = SHOWN;
   };
 
   const visible = (e, least = 4) => {
@@ -353,10 +357,17 @@
   // answered says whether the element that was clicked last has itself changed.
   const answered = () => Boolean(clicked && look(clicked.e) !== clicked.before);
 
+  const kinds = new WeakMap(); // canvas -> kind of its context
+  const open = HTMLCanvasElement.prototype.getContext;
+  HTMLCanvasElement.prototype.getContext = function (kind, ...rest) {
+    const context = open.call(this, kind, ...rest);
+    if (context) kinds.set(this, String(kind));
+    return context;
+  };
   let thumb = null; // a small copy of the biggest canvas
   const picture = () => {
     const c = bigCanvas();
-    if (!c) return { hash: 0, colours: 0 };
+    if (!c || (scenes.size && /gl/.test(kinds.get(c)))) return { hash: 0, colours: 0 }; // a scene is not drawn in every sample
     if (!thumb) {
       const t = document.createElement('canvas');
       t.width = 96;
@@ -460,6 +471,11 @@
 
   hook.watch = {
     paintsAnew,
+    paints: () => { paints = true; },
+    scrollable: () => {
+      const e = document.scrollingElement;
+      return Boolean(e) && (e.scrollHeight > innerHeight + 1 || e.scrollWidth > innerWidth + 1);
+    },
     heavy: () => scenes.size > 0 || matrices.length > 0,
     run, sample, startPoint, clickPoint, canvasPoint,
     handlers: () => {
