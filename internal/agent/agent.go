@@ -24,6 +24,9 @@ type Adapter interface {
 	NewParser() Parser
 }
 
+// Op begins the Op of every error that is the agent's fault, not the machine's.
+const Op = "agent."
+
 // API is the wire protocol in which the CLI speaks to the model.
 type API string
 

@@ -35,7 +35,7 @@ func (Pi) Files(s Session) ([]sandbox.File, error) {
 	case Responses:
 		api, base = "openai-responses", s.ProxyURL+"/openai/v1"
 	default:
-		return nil, dreamcore.Errorf(dreamcore.Invalid, "agent.pi", "pi does not speak %q", s.API).
+		return nil, dreamcore.Errorf(dreamcore.Invalid, Op+"pi", "pi does not speak %q", s.API).
 			WithHint("choose one of %s, %s, %s", Anthropic, Chat, Responses)
 	}
 	models := map[string]any{"providers": map[string]any{piProvider: map[string]any{
@@ -124,11 +124,11 @@ func (p *piParser) Line(line []byte) []Event {
 func (p *piParser) Err() error {
 	switch {
 	case p.stop == "error" || p.stop == "aborted":
-		return dreamcore.Errorf(dreamcore.Unavailable, "agent.pi", "the agent gave up: %s", clip(p.message, 300))
+		return dreamcore.Errorf(dreamcore.Unavailable, Op+"pi", "the agent gave up: %s", clip(p.message, 300))
 	case !p.settled:
-		return dreamcore.Errorf(dreamcore.Unavailable, "agent.pi", "the agent ended before it was done")
+		return dreamcore.Errorf(dreamcore.Unavailable, Op+"pi", "the agent ended before it was done")
 	case p.stop == "":
-		return dreamcore.Errorf(dreamcore.Unavailable, "agent.pi", "the agent ended without an answer")
+		return dreamcore.Errorf(dreamcore.Unavailable, Op+"pi", "the agent ended without an answer")
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"dreamcore"
 	"dreamcore/internal/sandbox"
@@ -14,13 +15,22 @@ import (
 // whole conversation, so lines are long. A longer one is skipped.
 const maxLineBytes = 16 << 20
 
+// hostPatience is how much longer than the box the host waits for a turn's end.
+const hostPatience = 30 * time.Second
+
+var errOverdue = errors.New("the turn is overdue")
+
 // RunTurn runs one turn to its end and hands each event to emit. The error has
 // code Lost when the sandbox died, else it says how the agent failed.
 func RunTurn(ctx context.Context, sb sandbox.Sandbox, a Adapter, s Session, prompt string, emit func(Event)) error {
+	// The daemon in the box ends the turn at s.Timeout; the host keeps a clock of
+	// its own, for a box that does not.
+	tctx, cancel := context.WithTimeoutCause(ctx, s.Timeout+hostPatience, errOverdue)
+	defer cancel()
 	parser := a.NewParser()
 	var lines lineBuffer
 	var tail []byte // the end of standard error, for the log
-	exit, err := sandbox.Stream(ctx, sb, a.Command(s, prompt), func(o sandbox.Output) error {
+	exit, err := sandbox.Stream(tctx, sb, a.Command(s, prompt), func(o sandbox.Output) error {
 		if o.Stderr {
 			tail = append(tail, o.Data...)
 			if len(tail) > 2000 {
@@ -35,11 +45,14 @@ func RunTurn(ctx context.Context, sb sandbox.Sandbox, a Adapter, s Session, prom
 		})
 		return nil
 	})
-	if err != nil {
+	switch {
+	case ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(context.Cause(tctx), errOverdue)):
+		return dreamcore.Errorf(dreamcore.Unavailable, Op+a.Name(), "the agent did not end within %s and was stopped", s.Timeout)
+	case err != nil:
 		return fmt.Errorf("run %s: %w", a.Name(), err)
 	}
 	if exit.Signal != "" || exit.Code != 0 {
-		return dreamcore.Errorf(dreamcore.Unavailable, "agent."+a.Name(), "the agent stopped (exit code %d, signal %q)", exit.Code, exit.Signal).
+		return dreamcore.Errorf(dreamcore.Unavailable, Op+a.Name(), "the agent stopped (exit code %d, signal %q)", exit.Code, exit.Signal).
 			Because(errors.New(clip(string(tail), 500)))
 	}
 	return parser.Err()

@@ -42,6 +42,7 @@ func TestWrongCommandLinesSayWhatIsRight(t *testing.T) {
 		{[]string{"serve", "--config", "/does/not/exist"}, 1, "no settings file"},
 		{[]string{"serve", "--config", settings}, 1, "concurent"},
 		{[]string{"serve", "now"}, 2, "now"},
+		{[]string{"serve", "--app", "127.0.0.1:0"}, 1, "name a port"},
 		{[]string{"image"}, 2, "image build"},
 		{[]string{"image", "frob"}, 2, "image build"},
 		{[]string{"image", "use"}, 2, "image build"},
@@ -55,6 +56,17 @@ func TestWrongCommandLinesSayWhatIsRight(t *testing.T) {
 	}
 }
 
+// free returns a loopback address that nobody listens on.
+func free(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
 func TestATakenPortIsNamed(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -62,7 +74,7 @@ func TestATakenPortIsNamed(t *testing.T) {
 	}
 	defer l.Close()
 	for _, flag := range []string{"--app", "--games"} {
-		code, out := run(t, "serve", "--app", "127.0.0.1:0", flag, l.Addr().String())
+		code, out := run(t, "serve", "--app", free(t), "--games", free(t), flag, l.Addr().String())
 		if code != 1 || !strings.Contains(out, l.Addr().String()+" is taken") || !strings.Contains(out, flag) {
 			t.Errorf("%s: code %d, %q", flag, code, out)
 		}
@@ -71,7 +83,7 @@ func TestATakenPortIsNamed(t *testing.T) {
 
 func TestAnImageThatWasNotBuiltIsNamed(t *testing.T) {
 	t.Setenv("DREAMCORE_CACHE", t.TempDir())
-	code, out := run(t, "serve", "--app", "127.0.0.1:0", "--games", "localhost:0")
+	code, out := run(t, "serve", "--app", free(t), "--games", free(t))
 	if code != 1 || !strings.Contains(out, "image build") {
 		t.Errorf("code %d, %q", code, out)
 	}

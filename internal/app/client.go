@@ -37,7 +37,11 @@ func newClient(base string, lang dreamcore.Lang) (*client, error) {
 func (c *client) healthy(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	return c.call(ctx, http.MethodGet, "/api/health", nil, nil) == nil
+	var who struct {
+		Name string `json:"name"`
+	}
+	// Anything may answer at that address; only a DreamCore says its name.
+	return c.call(ctx, http.MethodGet, "/api/health", nil, &who) == nil && who.Name == "dreamcore"
 }
 
 // apiError is how the app says that something is not right.
@@ -84,7 +88,11 @@ func (c *client) call(ctx context.Context, method, path string, in, out any) err
 	if out == nil {
 		return nil
 	}
-	return json.Unmarshal(data, out)
+	if err := json.Unmarshal(data, out); err != nil {
+		return dreamcore.Errorf(dreamcore.Unavailable, "app.client", "what answers at %s is no DreamCore", c.base).Because(err).
+			WithHint("start one with: dreamcore serve")
+	}
+	return nil
 }
 
 func (c *client) make(ctx context.Context, wish string) (m web.WorkJSON, err error) {

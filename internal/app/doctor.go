@@ -3,6 +3,8 @@ package app
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"os"
 	"time"
 
 	"dreamcore/internal/config"
@@ -25,13 +27,22 @@ func runDoctor(ctx context.Context, t Terminal, args []string) error {
 	if err != nil {
 		return err
 	}
-	log, closeLog, err := logTo(t, cfg, s.verbose)
+	log := slog.New(slog.DiscardHandler)
+	if s.verbose {
+		log = slog.New(slog.NewTextHandler(t.Err, nil))
+	}
+	// The ports of a DreamCore that runs are taken, and rightly so.
+	listen := []string{cfg.App.Listen, cfg.Games.Listen}
+	c, err := newClient(cfg.App.URL, t.Lang)
 	if err != nil {
 		return err
 	}
-	defer closeLog()
+	if c.healthy(ctx) {
+		t.say("cli.doctor_runs", "url", cfg.App.URL)
+		listen = nil
+	}
 	checks := doctor.Run(ctx, doctor.Config{
-		Lang: t.Lang, Data: cfg.Data, Cache: cache, Listen: []string{cfg.App.Listen, cfg.Games.Listen}, AllowNoLimits: cfg.AllowNoLimits,
+		Lang: t.Lang, Data: cfg.Data, Cache: cache, Listen: listen, AllowNoLimits: cfg.AllowNoLimits,
 		Runsc: func() (string, error) {
 			p, err := payload.Extract(cache)
 			return p.Runsc, err
@@ -83,6 +94,9 @@ func bootOnce(ctx context.Context, s *Service) (err error) {
 	defer func() {
 		if cerr := s.Close(); err == nil {
 			err = cerr
+		}
+		if rerr := os.RemoveAll(s.cfg.Data); err == nil {
+			err = rerr
 		}
 	}()
 	if err := s.lock(); err != nil {

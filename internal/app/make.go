@@ -56,6 +56,7 @@ func runMake(ctx context.Context, t Terminal, args []string) error {
 	}
 	defer closeLog()
 	svc := New(cfg, log)
+	svc.Lang = t.Lang
 	if err := svc.Open(ctx); err != nil {
 		return err
 	}
@@ -69,7 +70,11 @@ func runMake(ctx context.Context, t Terminal, args []string) error {
 // makeAndTell makes the game and prints how it goes and where it is. When ctx
 // ends first, the job is cancelled, so that nothing goes on that nobody waits for.
 func (c *client) makeAndTell(ctx context.Context, t Terminal, wish string, once bool) error {
-	m, err := c.make(ctx, wish)
+	// Even when Ctrl-C comes at this moment the job's id must be known, so that it
+	// can be cancelled.
+	wctx, cancelWish := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancelWish()
+	m, err := c.make(wctx, wish)
 	if err != nil {
 		return err
 	}

@@ -44,6 +44,8 @@ const verifyTimeout = 5 * time.Minute
 type Service struct {
 	cfg config.Config
 	log *slog.Logger
+	// Lang is the language of errors that an operator sees; English when empty.
+	Lang dreamcore.Lang
 
 	Sandboxes sandbox.Provider
 	Images    *image.Store
@@ -212,7 +214,7 @@ func (s *Service) openEngine(ctx context.Context, paths payload.Paths) error {
 	key := dreamcore.NewSecret("e2b_" + dreamcore.NewToken(40))
 	dir := filepath.Join(s.cfg.Data, "engine")
 	eng := engine.New(engine.Config{
-		Dir: dir, Runsc: paths.Runsc, Sandboxd: paths.Sandboxd, APIKey: key, Log: s.log, AllowNoLimits: s.cfg.AllowNoLimits,
+		Dir: dir, Runsc: paths.Runsc, Sandboxd: paths.Sandboxd, APIKey: key, Log: s.log, AllowNoLimits: s.cfg.AllowNoLimits, Lang: s.Lang,
 		Images: func(ref string) (engine.Image, error) {
 			img, err := s.Images.Get(ref)
 			return engine.Image{Digest: img.Digest, Root: img.Root}, err
@@ -242,7 +244,7 @@ func (s *Service) openEngine(ctx context.Context, paths payload.Paths) error {
 	s.serve("engine api", l, eng.Handler(), 0)
 	transport := e2b.UnixTransport(socket)
 	s.onClose("engine client", func(context.Context) error { transport.CloseIdleConnections(); return nil })
-	s.Sandboxes = e2b.New(e2b.Config{APIURL: "http://engine", SandboxURL: "http://engine", APIKey: key, Transport: transport})
+	s.Sandboxes = e2b.New(e2b.Config{APIURL: "http://engine", SandboxURL: "http://engine", APIKey: key, Transport: transport, Lang: s.Lang})
 	return nil
 }
 

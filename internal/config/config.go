@@ -163,12 +163,17 @@ func Load(path string, overrides ...func(*Config)) (Config, error) {
 func (c *Config) complete() error {
 	const op = "config"
 	for name, l := range map[string]*Listener{"app": &c.App, "games": &c.Games} {
-		if _, _, err := net.SplitHostPort(l.Listen); err != nil {
+		_, port, err := net.SplitHostPort(l.Listen)
+		if err != nil {
 			return dreamcore.Errorf(dreamcore.Invalid, op, "%s.listen is %q, which is no address", name, l.Listen).
 				WithHint("write it as HOST:PORT, for example 127.0.0.1:8080")
 		}
+		if port == "0" && l.URL == "" {
+			return dreamcore.Errorf(dreamcore.Invalid, op, "%s.listen leaves the port open and %s.url is not set", name, name).
+				WithHint("name a port: a game's URL must be the same after a restart")
+		}
 		if l.URL == "" {
-			l.URL = "http://" + l.Listen
+			l.URL = "http://" + strings.Replace(l.Listen, "0.0.0.0", "127.0.0.1", 1)
 		}
 		l.URL = strings.TrimSuffix(l.URL, "/")
 		u, err := url.Parse(l.URL)

@@ -60,6 +60,7 @@ func (e *Executor) Start(ctx context.Context) error {
 	}
 	dbos.RegisterWorkflow(d, e.workflow, dbos.WithWorkflowName("job"))
 	if err := dbos.Launch(d); err != nil {
+		_ = dbos.Shutdown(d, 10*time.Second) // the launch's error says more
 		return fmt.Errorf("start the workflows: %w", err)
 	}
 	e.dbos = d
@@ -72,11 +73,21 @@ func (e *Executor) Start(ctx context.Context) error {
 	return nil
 }
 
-// Enqueue makes the job durable. The same job twice is one.
+// Enqueue makes the job durable. The same job twice is one; code Conflict for
+// one whose steps have ended.
 func (e *Executor) Enqueue(_ context.Context, id dreamcore.JobID) error {
-	_, err := dbos.RunWorkflow(e.dbos, e.workflow, string(id), dbos.WithWorkflowID(string(id)), dbos.WithQueue(e.queue))
+	h, err := dbos.RunWorkflow(e.dbos, e.workflow, string(id), dbos.WithWorkflowID(string(id)), dbos.WithQueue(e.queue))
 	if err != nil {
 		return fmt.Errorf("queue job %s: %w", id, err)
+	}
+	// DBOS takes a workflow that has ended for one that was asked for again.
+	status, err := h.GetStatus()
+	if err != nil {
+		return fmt.Errorf("look at job %s: %w", id, err)
+	}
+	switch status.Status {
+	case dbos.WorkflowStatusSuccess, dbos.WorkflowStatusError, dbos.WorkflowStatusCancelled, dbos.WorkflowStatusMaxRecoveryAttemptsExceeded:
+		return dreamcore.Errorf(dreamcore.Conflict, "durable.enqueue", "the steps of job %s have ended as %s", id, status.Status)
 	}
 	return nil
 }

@@ -191,3 +191,32 @@ func TestSoManyAtOnce(t *testing.T) {
 		t.Errorf("%d jobs at once", most)
 	}
 }
+
+func TestAnEndedJobIsNotQueuedAgain(t *testing.T) {
+	ended := make(chan struct{}, 2)
+	e := open(t, t.TempDir(), 1, func(_ context.Context, _ job.Steps, id dreamcore.JobID) error {
+		defer func() { ended <- struct{}{} }()
+		if id == "bad" {
+			return errors.New("as if the store were gone")
+		}
+		return nil
+	})
+	for _, id := range []dreamcore.JobID{"good", "bad"} {
+		if err := e.Enqueue(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		wait(t, "the end", ended)
+		// The end is written a moment after the function returned.
+		for range 1000 {
+			if err := e.Enqueue(t.Context(), id); dreamcore.CodeOf(err) == dreamcore.Conflict {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if err := e.Enqueue(t.Context(), id); dreamcore.CodeOf(err) != dreamcore.Conflict {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -130,11 +131,13 @@ type Runner struct {
 
 	mu   sync.Mutex
 	live map[dreamcore.JobID]context.CancelCauseFunc
+	// silent are the living jobs whose events are refused.
+	silent map[dreamcore.JobID]bool
 }
 
 // New returns a Runner.
 func New(cfg Config) *Runner {
-	return &Runner{cfg: cfg, live: map[dreamcore.JobID]context.CancelCauseFunc{}}
+	return &Runner{cfg: cfg, live: map[dreamcore.JobID]context.CancelCauseFunc{}, silent: map[dreamcore.JobID]bool{}}
 }
 
 // Cancel ends a job wherever it stands. A job that has ended is left alone.
@@ -150,7 +153,17 @@ func (r *Runner) Cancel(ctx context.Context, id dreamcore.JobID) error {
 	if err != nil {
 		return err
 	}
-	return r.finish(ctx, job, end{state: dreamcore.Cancelled, message: r.say(job, "job.cancelled")})
+	if err := r.finish(ctx, job, end{state: dreamcore.Cancelled, message: r.say(job, "job.cancelled")}); err != nil {
+		return err
+	}
+	// It may have begun between the look and the write.
+	r.mu.Lock()
+	cancel = r.live[id]
+	r.mu.Unlock()
+	if cancel != nil {
+		cancel(errCancelled)
+	}
+	return nil
 }
 
 // Run is the life of one job. It returns an error only when the host is
@@ -163,7 +176,12 @@ func (r *Runner) Run(ctx context.Context, steps Steps, id dreamcore.JobID) error
 			return r.begin(ctx, id, attempt)
 		})
 		if err != nil {
-			return fmt.Errorf("begin job %s: %w", id, err)
+			if stopping(ctx) {
+				return err
+			}
+			// A job that cannot even begin must still end, or it blocks its game for ever.
+			r.cfg.Log.Error("job could not begin", "job_id", id, "decision", dreamcore.FailedJob, "err", err)
+			return r.Abandon(context.WithoutCancel(ctx), id)
 		}
 		log := r.cfg.Log.With("job_id", id, "attempt", attempt)
 		if job.State.Ended() {
@@ -190,6 +208,15 @@ func (r *Runner) Run(ctx context.Context, steps Steps, id dreamcore.JobID) error
 	}
 }
 
+// Abandon fails a job whose steps will never run again.
+func (r *Runner) Abandon(ctx context.Context, id dreamcore.JobID) error {
+	job, err := r.cfg.Store.Job(ctx, id)
+	if err != nil {
+		return fmt.Errorf("abandon job %s: %w", id, err)
+	}
+	return r.finish(ctx, job, end{state: dreamcore.FailedJob, message: r.say(job, "job.fault")})
+}
+
 // begin moves the job to running at this attempt. One that has ended (cancelled
 // while it waited) is returned as it is.
 func (r *Runner) begin(ctx context.Context, id dreamcore.JobID, attempt int) (dreamcore.Job, error) {
@@ -214,6 +241,7 @@ func (r *Runner) enter(ctx context.Context, id dreamcore.JobID) (context.Context
 		timer.Stop()
 		r.mu.Lock()
 		delete(r.live, id)
+		delete(r.silent, id)
 		r.mu.Unlock()
 		cancel(nil)
 	}
@@ -240,25 +268,25 @@ func (r *Runner) endOf(ctx context.Context, job dreamcore.Job, err error) end {
 		e.message = r.say(job, "job.deadline")
 	case errors.As(err, &refused):
 		e.message = r.say(job, "job.refused")
+	case strings.HasPrefix(opOf(err), agent.Op):
+		e.message = r.say(job, "job.agent_failed")
 	case dreamcore.CodeOf(err) == dreamcore.Lost:
 		e.message = r.say(job, "job.lost")
-	case dreamcore.CodeOf(err) == dreamcore.Unavailable:
-		e.message = r.say(job, "job.agent_failed")
-	case dreamcore.CodeOf(err) == dreamcore.Missing:
-		e.message = r.say(job, "job.missing", "reason", hint(err))
+	case dreamcore.CodeOf(err) == dreamcore.Missing, dreamcore.CodeOf(err) == dreamcore.Unavailable:
+		e.message = r.say(job, "job.not_ready")
 	default:
 		e.message = r.say(job, "job.fault")
 	}
 	return e
 }
 
-// hint is what to do about err: its Hint where it has one.
-func hint(err error) string {
+// opOf is where the first Error in err's chain happened.
+func opOf(err error) string {
 	var e *dreamcore.Error
-	if errors.As(err, &e) && e.Hint != "" {
-		return e.Hint
+	if errors.As(err, &e) {
+		return e.Op
 	}
-	return err.Error()
+	return ""
 }
 
 // refusedError: verification refused the game after the last repair turn.

@@ -208,8 +208,13 @@ func (r *Runner) turn(ctx context.Context, job dreamcore.Job, b box, kind dreamc
 		return 0, err
 	}
 	r.step(ctx, job, kind, "job.turn_"+string(kind), nil)
+	// The prompt is an argument of the agent; the file is for looking at, and a
+	// disk that the agent has filled must not keep it from being repaired.
 	if err := sb.WriteFiles(ctx, []sandbox.File{{Path: workspace.Prompt + "/" + string(kind) + ".md", Data: []byte(prompt), Owner: sandbox.User}}); err != nil {
-		return 0, fmt.Errorf("write prompt: %w", err)
+		if ctx.Err() != nil || dreamcore.CodeOf(err) == dreamcore.Lost {
+			return 0, fmt.Errorf("write prompt: %w", err)
+		}
+		log.Warn("the prompt's file could not be written", "turn", kind, "decision", "go on", "err", err)
 	}
 	start := time.Now()
 	err = agent.RunTurn(ctx, sb, r.cfg.Agent, r.session(job), prompt, func(e agent.Event) {
@@ -269,7 +274,7 @@ func (r *Runner) deliver(ctx context.Context, job dreamcore.Job, b box, log *slo
 			return delivery{}, err
 		}
 		log.Warn("delivery", "decision", "fail", "reason", "no_spec", "err", err)
-		return delivery{}, dreamcore.Errorf(dreamcore.Unavailable, "job.deliver", "the agent wrote no spec").Because(err)
+		return delivery{}, dreamcore.Errorf(dreamcore.Unavailable, agent.Op+"spec", "the agent wrote no spec").Because(err)
 	}
 	first, rest, _ := strings.Cut(string(spec), "\n")
 	tpl, reason, ok := r.cfg.Library.Match(first)
@@ -333,10 +338,11 @@ func (r *Runner) verify(ctx context.Context, job dreamcore.Job, b box, d deliver
 	}
 	r.step(ctx, job, "", "job.verifying", nil)
 	runs := workspace.ToolRuns(ctx, sb)
-	if err := workspace.Quiesce(ctx, sb); err != nil {
-		return judgement{}, err
+	var t *tree.Tree
+	err = workspace.Quiesce(ctx, sb)
+	if err == nil {
+		t, err = workspace.Snapshot(ctx, sb, r.cfg.Limits.Tree)
 	}
-	t, err := workspace.Snapshot(ctx, sb, r.cfg.Limits.Tree)
 	var refusal *tree.Refusal
 	switch {
 	case errors.As(err, &refusal):
@@ -419,22 +425,39 @@ func (r *Runner) renewOnce(ctx context.Context, job dreamcore.Job, b box) error 
 // destroy ends the grant, then every sandbox of this attempt: found by their
 // metadata, so that one that was booted but never remembered goes too.
 func (r *Runner) destroy(ctx context.Context, job dreamcore.Job, log *slog.Logger) dreamcore.Usage {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-	defer cancel()
-	usage, err := r.cfg.Proxy.Close(ctx, job.ID, job.Attempt)
+	ctx = context.WithoutCancel(ctx)
+	// Each part has its own time, so that a slow one cannot eat another's.
+	within := func(d time.Duration, f func(context.Context) error) error {
+		c, cancel := context.WithTimeout(ctx, d)
+		defer cancel()
+		return f(c)
+	}
+	var usage dreamcore.Usage
+	err := within(15*time.Second, func(ctx context.Context) (err error) {
+		usage, err = r.cfg.Proxy.Close(ctx, job.ID, job.Attempt)
+		return err
+	})
 	if err != nil {
 		log.Error("the grant could not be closed", "err", err)
 	}
 	filter := metadata(r.cfg.Metadata, job, "")
 	delete(filter, "role")
-	boxes, err := r.cfg.Sandboxes.List(ctx, filter)
+	var boxes []sandbox.Info
+	err = within(30*time.Second, func(ctx context.Context) (err error) {
+		boxes, err = r.cfg.Sandboxes.List(ctx, filter)
+		return err
+	})
 	if err != nil {
 		log.Error("the job's sandboxes could not be listed; their time to live ends them", "err", err)
 	}
 	for _, b := range boxes {
-		if err := r.cfg.Sandboxes.Kill(ctx, b.ID); err != nil {
-			log.Error("a sandbox could not be destroyed; its time to live ends it", "sandbox_id", b.ID, "err", err)
-			continue
+		kill := func(ctx context.Context) error { return r.cfg.Sandboxes.Kill(ctx, b.ID) }
+		if err := within(time.Minute, kill); err != nil {
+			log.Warn("a sandbox could not be destroyed", "sandbox_id", b.ID, "decision", "try again", "err", err)
+			if err := within(time.Minute, kill); err != nil {
+				log.Error("a sandbox could not be destroyed; its time to live ends it", "sandbox_id", b.ID, "err", err)
+				continue
+			}
 		}
 		log.Info("sandbox destroyed", "sandbox_id", b.ID)
 	}

@@ -5,6 +5,7 @@ package studio
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"time"
@@ -32,12 +33,15 @@ type Store interface {
 
 // Queue makes a stored job durable.
 type Queue interface {
+	// Enqueue is harmless twice; code Conflict when the job's steps have ended.
 	Enqueue(ctx context.Context, id dreamcore.JobID) error
 }
 
 // Canceller ends a job wherever it stands.
 type Canceller interface {
 	Cancel(ctx context.Context, id dreamcore.JobID) error
+	// Abandon fails a job whose steps will never run.
+	Abandon(ctx context.Context, id dreamcore.JobID) error
 }
 
 // Config is what a Studio needs.
@@ -189,12 +193,25 @@ func (s *Studio) submit(ctx context.Context, newGame *dreamcore.Game, game dream
 	if err := s.cfg.Store.Submit(ctx, newGame, job, msg); err != nil {
 		return job, err
 	}
+	// Stored is promised: that the browser goes away must not keep it from the queue.
+	ctx = context.WithoutCancel(ctx)
 	e := dreamcore.Event{Job: job.ID, Kind: dreamcore.EventState, Text: string(dreamcore.Queued), Key: "job.queued", Time: now}
 	if _, err := s.cfg.Store.AppendEvent(ctx, e); err != nil {
-		return job, err
+		s.cfg.Log.Error("an event was lost", "job_id", job.ID, "kind", e.Kind, "err", err)
 	}
 	s.cfg.Log.Info("job queued", "decision", "queue", "job_id", job.ID, "game_id", game.ID, "lang", job.Lang, "change", base != "")
-	return job, s.cfg.Queue.Enqueue(ctx, job.ID)
+	return job, s.enqueue(ctx, job.ID)
+}
+
+// enqueue queues a stored job; one that can never be queued fails, so that it
+// does not block its game.
+func (s *Studio) enqueue(ctx context.Context, id dreamcore.JobID) error {
+	err := s.cfg.Queue.Enqueue(ctx, id)
+	if err == nil {
+		return nil
+	}
+	s.cfg.Log.Error("job could not be queued", "job_id", id, "decision", dreamcore.FailedJob, "err", err)
+	return errors.Join(err, s.cfg.Canceller.Abandon(ctx, id))
 }
 
 // Requeue queues what was stored but may not have reached the queue when the
@@ -206,7 +223,15 @@ func (s *Studio) Requeue(ctx context.Context) error {
 	}
 	for _, j := range jobs {
 		s.cfg.Log.Info("unfinished job found at start", "decision", "go on", "job_id", j.ID, "state", j.State)
-		if err := s.cfg.Queue.Enqueue(ctx, j.ID); err != nil {
+		err := s.cfg.Queue.Enqueue(ctx, j.ID)
+		switch {
+		case err == nil:
+		case dreamcore.CodeOf(err) == dreamcore.Conflict:
+			s.cfg.Log.Error("unfinished job has no steps left", "job_id", j.ID, "decision", dreamcore.FailedJob, "err", err)
+			if err := s.cfg.Canceller.Abandon(ctx, j.ID); err != nil {
+				return err
+			}
+		default:
 			return err
 		}
 	}

@@ -38,11 +38,22 @@ func TestCheckWish(t *testing.T) {
 	}
 }
 
-// queue remembers what was queued.
-type queue struct{ ids []dreamcore.JobID }
+// queue remembers what was queued and abandoned.
+type queue struct {
+	ids, abandoned []dreamcore.JobID
+	err            error
+}
 
-func (q *queue) Enqueue(_ context.Context, id dreamcore.JobID) error {
+func (q *queue) Enqueue(ctx context.Context, id dreamcore.JobID) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	q.ids = append(q.ids, id)
+	return q.err
+}
+
+func (q *queue) Abandon(_ context.Context, id dreamcore.JobID) error {
+	q.abandoned = append(q.abandoned, id)
 	return nil
 }
 
@@ -124,5 +135,41 @@ func TestRequeueFindsWhatTheQueueNeverSaw(t *testing.T) {
 	q.ids = nil // as if the host had died between storing and queueing
 	if err := st.Requeue(t.Context()); err != nil || len(q.ids) != 1 || q.ids[0] != job.ID {
 		t.Errorf("queued %v, %v", q.ids, err)
+	}
+}
+
+// leaving is a store whose client goes away once its job is stored.
+type leaving struct {
+	*sqlite.Store
+	leave context.CancelFunc
+}
+
+func (l leaving) Submit(ctx context.Context, g *dreamcore.Game, j dreamcore.Job, m dreamcore.Message) error {
+	defer l.leave()
+	return l.Store.Submit(ctx, g, j, m)
+}
+
+func TestAStoredJobIsQueuedThoughTheClientLeaves(t *testing.T) {
+	st, s, q := open(t)
+	ctx, leave := context.WithCancel(t.Context())
+	st.cfg.Store = leaving{s, leave}
+	if _, _, err := st.Make(ctx, "ann", "a cat", dreamcore.English); err != nil || len(q.ids) != 1 {
+		t.Errorf("queued %v, %v", q.ids, err)
+	}
+}
+
+func TestAJobWithoutStepsIsAbandoned(t *testing.T) {
+	st, _, q := open(t)
+	_, job, err := st.Make(t.Context(), "ann", "a cat", dreamcore.English)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.err = dreamcore.Errorf(dreamcore.Conflict, "durable", "ended")
+	if err := st.Requeue(t.Context()); err != nil || len(q.abandoned) != 1 || q.abandoned[0] != job.ID {
+		t.Errorf("abandoned %v, %v", q.abandoned, err)
+	}
+	q.err = dreamcore.Errorf(dreamcore.Unavailable, "durable", "no disk")
+	if _, _, err := st.Make(t.Context(), "bob", "a dog", dreamcore.English); err == nil || len(q.abandoned) != 2 {
+		t.Errorf("abandoned %v, %v", q.abandoned, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path"
@@ -74,7 +75,7 @@ func (v *Verifier) Run(ctx context.Context, req Request) (dreamcore.Evidence, er
 		kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 		defer cancel()
 		if err := v.cfg.Sandboxes.Kill(kctx, sb.ID()); err != nil {
-			log.Error("the verifier could not be destroyed", "err", err)
+			log.Error("the verifier could not be destroyed; its time to live ends it", "err", err)
 		}
 	}()
 
@@ -127,12 +128,19 @@ func (v *Verifier) tool(ctx context.Context, sb sandbox.Sandbox, req Request, na
 	}
 	argv = append(append(argv, args...), workspace.Project)
 	env := workspace.Env(req.Lang, "", "")
-	res, err := sandbox.Run(ctx, sb, sandbox.Command{Args: argv, Dir: workspace.Root, Env: env, Timeout: v.cfg.Timeout}, maxReportBytes)
-	if err != nil {
+	tctx, cancel := context.WithTimeout(ctx, v.cfg.Timeout/2)
+	defer cancel()
+	res, err := sandbox.Run(tctx, sb, sandbox.Command{Args: argv, Dir: workspace.Root, Env: env}, maxReportBytes)
+	// A game that hangs the tool, or takes the whole verifier down by its memory,
+	// is the game's fault: the agent is told, and nothing starts afresh.
+	if err != nil && (ctx.Err() != nil || (!errors.Is(err, context.DeadlineExceeded) && dreamcore.CodeOf(err) != dreamcore.Lost)) {
 		return fmt.Errorf("run %s in the verifier: %w", name, err)
 	}
-	// 0 PASS, 1 FAIL; anything else could not judge. A game that kills the tool
-	// itself (memory, endless loop) is the game's fault, and is told to the agent.
+	if err != nil {
+		res.Code = -1
+		res.Stderr = []byte(err.Error())
+	}
+	// 0 PASS, 1 FAIL; anything else could not judge.
 	if res.Signal == "" && (res.Code == 0 || res.Code == 1) && !res.Truncated {
 		d := json.NewDecoder(bytes.NewReader(res.Stdout))
 		d.DisallowUnknownFields()

@@ -63,6 +63,8 @@ type noQueue struct{ db *sqlite.Store }
 
 func (noQueue) Enqueue(context.Context, dreamcore.JobID) error { return nil }
 
+func (noQueue) Abandon(context.Context, dreamcore.JobID) error { return nil }
+
 func (q noQueue) Cancel(ctx context.Context, id dreamcore.JobID) error {
 	_, err := q.db.UpdateJob(ctx, id, 0, func(j *dreamcore.Job) error { j.State = dreamcore.Cancelled; return nil })
 	return err

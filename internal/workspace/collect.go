@@ -16,7 +16,10 @@ import (
 func Quiesce(ctx context.Context, sb sandbox.Sandbox) error {
 	// kill(-1) reaches every process of the user in one step, which a loop over
 	// a process list does not: a fork bomb outruns it.
-	if _, err := sandbox.Run(ctx, sb, sandbox.Command{Args: []string{"/bin/sh", "-c", "kill -KILL -1"}, Dir: "/", User: sandbox.User}, 1000); err != nil {
+	// Where it cannot even start (a fork bomb has used up the processes), the loop
+	// below decides.
+	if _, err := sandbox.Run(ctx, sb, sandbox.Command{Args: []string{"/bin/sh", "-c", "kill -KILL -1"}, Dir: "/", User: sandbox.User}, 1000); err != nil &&
+		(ctx.Err() != nil || dreamcore.CodeOf(err) == dreamcore.Lost) {
 		return fmt.Errorf("end the agent's processes: %w", err)
 	}
 	res, err := sandbox.Run(ctx, sb, sandbox.Command{
@@ -26,7 +29,7 @@ func Quiesce(ctx context.Context, sb sandbox.Sandbox) error {
 		return fmt.Errorf("look for the agent's processes: %w", err)
 	}
 	if res.Code != 0 {
-		return dreamcore.Errorf(dreamcore.Refused, "workspace.quiesce", "processes of the agent keep coming back (exit code %d)", res.Code)
+		return &tree.Refusal{Reason: tree.Broken, Err: fmt.Errorf("processes of the agent keep coming back (exit code %d)", res.Code)}
 	}
 	return nil
 }
@@ -36,16 +39,19 @@ func Quiesce(ctx context.Context, sb sandbox.Sandbox) error {
 func Snapshot(ctx context.Context, sb sandbox.Sandbox, limits tree.Limits) (*tree.Tree, error) {
 	var buf bytes.Buffer
 	cmd := sandbox.Command{
-		Args: []string{"tar", "--format=pax", "--sort=name", "-C", Project, "-cf", "-", "."},
+		// A project/ that is a link would be followed out of the folder.
+		Args: []string{"/bin/sh", "-c", `[ -d "$0" ] && [ ! -L "$0" ] && exec tar --format=pax --sort=name -C "$0" -cf - .`, Project},
 		Dir:  "/", User: sandbox.Root, Env: map[string]string{"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
 	}
 	// Room for the headers of as many files as the tree may have.
 	exit, err := sandbox.Copy(ctx, sb, cmd, &buf, limits.TotalBytes+int64(limits.Files)*4096+1<<20)
-	if err != nil {
+	switch {
+	case dreamcore.CodeOf(err) == dreamcore.Refused:
+		return nil, &tree.Refusal{Reason: tree.TreeTooLarge, Detail: fmt.Sprint(limits.TotalBytes)}
+	case err != nil:
 		return nil, fmt.Errorf("snapshot project: %w", err)
-	}
-	if exit.Code != 0 || exit.Signal != "" {
-		return nil, dreamcore.Errorf(dreamcore.Refused, "workspace.snapshot", "the project could not be read (exit code %d)", exit.Code)
+	case exit.Code != 0 || exit.Signal != "":
+		return nil, &tree.Refusal{Reason: tree.Broken, Err: fmt.Errorf("the project folder cannot be read (exit code %d)", exit.Code)}
 	}
 	return tree.Read(&buf, limits)
 }

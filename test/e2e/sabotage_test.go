@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"dreamcore"
+	"dreamcore/internal/text"
 )
 
 // The stand-in model misbehaves on purpose; what is published must work, and
@@ -53,8 +54,8 @@ func TestAgentsThatMisbehave(t *testing.T) {
 				if game.Current != "" {
 					t.Errorf("a failed job published %s", game.Current)
 				}
-				if got.Error == "" {
-					t.Error("it does not say why")
+				if got.Error == "" || got.Error == text.T(got.Lang, "job.fault") {
+					t.Errorf("it does not say why: %q", got.Error)
 				}
 				found := ""
 				for _, f := range got.Findings {
