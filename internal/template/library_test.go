@@ -287,3 +287,22 @@ func TestImportMapIsDelivered(t *testing.T) {
 		}
 	}
 }
+
+func TestAGameGoesOutWithItsLicences(t *testing.T) {
+	lib, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tag := range lib.Tags() {
+		names := map[string]bool{}
+		for _, f := range lib.Files(tag) {
+			names[f.Path] = true
+		}
+		if !names["noto.LICENSE"] {
+			t.Errorf("%s: the pictures' licence is not delivered", tag)
+		}
+		if names["three.js"] != names["three.LICENSE"] {
+			t.Errorf("%s: three.js without its licence, or the reverse", tag)
+		}
+	}
+}

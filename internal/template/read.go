@@ -64,7 +64,7 @@ func read(library, shared fs.FS, dir string) (Template, error) {
 	for name, data := range d.own {
 		t.files = append(t.files, File{name, data})
 	}
-	t.files = append(t.files, d.shared(shared)...)
+	t.files = append(t.files, d.shared(shared, m.Assets)...)
 	slices.SortFunc(t.files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	return t, errors.Join(d.faults...)
 }
@@ -249,7 +249,7 @@ func (d *draft) loads() []string {
 	return names
 }
 
-func (d *draft) shared(shared fs.FS) []File {
+func (d *draft) shared(shared fs.FS, assets []Asset) []File {
 	var files []File
 	seen := map[string]bool{}
 	for _, name := range d.loads() {
@@ -278,7 +278,34 @@ func (d *draft) shared(shared fs.FS) []File {
 	if !seen["dreamcore-sdk.js"] {
 		d.fault("index.html does not load dreamcore-sdk.js")
 	}
+	// A game goes out with the licences of what is not ours in it.
+	for _, name := range licences(seen, assets) {
+		data, err := fs.ReadFile(shared, "vendor/"+name)
+		if err != nil {
+			d.fault("the licence %s is not in the library: %v", name, err)
+			continue
+		}
+		files = append(files, File{name, data})
+	}
 	return files
+}
+
+// licences names the licence files that belong to what the page loads and to
+// the manifest's assets.
+func licences(loaded map[string]bool, assets []Asset) []string {
+	var names []string
+	for name := range loaded {
+		if strings.HasPrefix(name, "three") {
+			names = append(names, "three.LICENSE")
+			break
+		}
+	}
+	for _, a := range assets {
+		if strings.HasPrefix(a.Source, "Noto") {
+			return append(names, "noto.LICENSE")
+		}
+	}
+	return names
 }
 
 func (d *draft) oneOf(place, word string, words []string) {
