@@ -279,7 +279,7 @@ func (d *draft) shared(shared fs.FS, assets []Asset) []File {
 		d.fault("index.html does not load dreamcore-sdk.js")
 	}
 	// A game goes out with the licences of what is not ours in it.
-	for _, name := range licences(seen, assets) {
+	for _, name := range notices(seen, assets) {
 		data, err := fs.ReadFile(shared, "vendor/"+name)
 		if err != nil {
 			d.fault("the licence %s is not in the library: %v", name, err)
@@ -290,9 +290,9 @@ func (d *draft) shared(shared fs.FS, assets []Asset) []File {
 	return files
 }
 
-// licences names the licence files that belong to what the page loads and to
+// notices names the licence files that belong to what the page loads and to
 // the manifest's assets.
-func licences(loaded map[string]bool, assets []Asset) []string {
+func notices(loaded map[string]bool, assets []Asset) []string {
 	var names []string
 	for name := range loaded {
 		if strings.HasPrefix(name, "three") {
