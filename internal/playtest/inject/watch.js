@@ -323,6 +323,18 @@
   // clickPoint is the i-th place to click: elements with handlers and places on
   // the canvas in turn. The element is remembered, to see whether it changes.
   const GRID = [[0.5, 0.5], [0.25, 0.3], [0.75, 0.3], [0.25, 0.7], [0.75, 0.7], [0.5, 0.2], [0.5, 0.8], [0.12, 0.85], [0.88, 0.85]];
+  // openPoint is the first place from the i-th on at which the biggest canvas is
+  // not covered; null where its middle is.
+  const openPoint = (i) => {
+    const c = bigCanvas();
+    const lies = (p) => document.elementFromPoint(p.x, p.y) === c;
+    if (!c || !lies(canvasPoint(0.5, 0.5))) return null;
+    for (let k = 0; k < GRID.length; k++) {
+      const p = canvasPoint(...GRID[(i + k) % GRID.length]);
+      if (lies(p)) return p;
+    }
+    return null;
+  };
   let clicked = null;
   const clickPoint = (i) => {
     clicked = null;
@@ -338,6 +350,10 @@
       else add(e);
     }
     for (const e of document.querySelectorAll('button,td,.cell,.card,.square,.tile')) add(e);
+    // A canvas that lies open is the game itself, and what stands around it is
+    // its menu: a click on "pause" there stops everything, which is no steering.
+    const open = openPoint(i);
+    if (open) return open;
     const useCanvas = bigCanvas() && (i % 2 === 0 || !targets.length);
     if (useCanvas || !targets.length) {
       const [u, v] = GRID[i % GRID.length];
