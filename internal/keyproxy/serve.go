@@ -2,6 +2,7 @@ package keyproxy
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -36,6 +37,29 @@ type call struct {
 	began  bool // the status line is out
 	inside bool // counted as one of the job's requests
 	large  bool // holds one of the job's places for large bodies
+	unhook func() bool
+}
+
+// lastWords is how long a client of a job that has ended may take over its
+// refusal.
+const lastWords = time.Second
+
+// hurry frees a call that waits for its client, because its job has ended: a box
+// must not hold up its own end by what it does not send or does not take.
+func (c *call) hurry() {
+	rc, now := http.NewResponseController(c.w), time.Now()
+	_ = rc.SetReadDeadline(now) // recorders in tests have none
+	_ = rc.SetWriteDeadline(now.Add(lastWords))
+}
+
+// overdue does hurry's work again after a deadline was set, which may have
+// undone it. Whichever comes last, hurry wins.
+func (c *call) overdue() bool {
+	if !c.inside || c.job.ctx.Err() == nil {
+		return false
+	}
+	c.hurry()
+	return true
 }
 
 // stop is how a check ends a call: with a reason and a detail for people that
@@ -75,14 +99,12 @@ func (c *call) finish() {
 			caught = nil
 		}
 	}
+	if c.unhook != nil {
+		c.unhook()
+	}
 	c.rec.Time = c.start.UTC()
 	c.rec.DurMS = c.p.now().Sub(c.start).Milliseconds()
-	if err := c.p.audit.Record(c.rec); err != nil {
-		c.p.deaf.Store(true)
-		c.p.log.Error("the audit log cannot be written", "decision", c.rec.Decision, "reason", c.rec.Reason, "error", err)
-	} else {
-		c.p.deaf.Store(false)
-	}
+	c.p.record(c.rec)
 	c.p.log.Info("proxy call", "job_id", c.rec.Job, "sandbox_id", c.channel, "route", c.rec.Route, "decision", c.rec.Decision,
 		"reason", c.rec.Reason, "detail", c.rec.Detail, "status", c.rec.Status, "dur_ms", c.rec.DurMS)
 	if c.large {
@@ -93,6 +115,15 @@ func (c *call) finish() {
 	}
 	if caught != nil {
 		panic(http.ErrAbortHandler) // a response that has begun can only be cut
+	}
+}
+
+// record writes to the audit; whether that worked decides what may be spent.
+func (p *Proxy) record(r AuditRecord) {
+	err := p.audit.Record(r)
+	p.deaf.Store(err != nil)
+	if err != nil {
+		p.log.Error("the audit log cannot be written", "decision", r.Decision, "reason", r.Reason, "error", err)
 	}
 }
 
@@ -138,6 +169,8 @@ func (c *call) refuse(s *stop) {
 	if status == http.StatusMethodNotAllowed {
 		h.Set("Allow", strings.Join(c.p.methods(c.r.URL.Path), ", "))
 	}
+	// The server reads what is left of the body before it answers.
+	_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(c.p.timeouts.ReadBody))
 	c.began = true
 	c.w.WriteHeader(status)
 	if c.r.Method == http.MethodHead {
@@ -151,7 +184,7 @@ func (c *call) refuse(s *stop) {
 func (c *call) send(data []byte) *stop {
 	rc := http.NewResponseController(c.w)
 	_ = rc.SetWriteDeadline(time.Now().Add(c.p.timeouts.Write)) // recorders in tests have none
-	if c.job != nil && c.inside && c.job.ctx.Err() != nil && c.rec.Decision == "allow" {
+	if c.overdue() && c.rec.Decision == "allow" {
 		return no(Killed)
 	}
 	n, err := c.w.Write(data)
@@ -204,6 +237,7 @@ func (c *call) run() *stop {
 		return no(reason)
 	}
 	c.inside = true
+	c.unhook = context.AfterFunc(c.job.ctx, c.hurry)
 	if s := c.read(); s != nil {
 		return s
 	}
@@ -344,6 +378,11 @@ func (c *call) read() *stop {
 	if err := rc.SetReadDeadline(deadline); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return nof(BadBody, "no deadline could be set")
 	}
+	// A request that asks to go on gets its answer to that on the first read.
+	_ = rc.SetWriteDeadline(time.Now().Add(c.p.timeouts.Write))
+	if c.overdue() {
+		return no(Killed)
+	}
 	body := http.MaxBytesReader(c.w, c.r.Body, MaxBodyBytes)
 	data, err := io.ReadAll(io.LimitReader(body, largeBytes))
 	if err == nil && len(data) == largeBytes {
@@ -360,6 +399,8 @@ func (c *call) read() *stop {
 	c.rec.BytesIn = int64(len(data))
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
 		return nof(TooLarge, "at most %d bytes", MaxBodyBytes)
+	} else if c.job.ctx.Err() != nil {
+		return no(Killed)
 	} else if err != nil {
 		return no(BadBody)
 	}
