@@ -18,8 +18,9 @@ import (
 	"dreamcore"
 )
 
-// AuditRecord is what is written once about every request. Text that a client
-// chose is capped and escaped before it gets here.
+// AuditRecord is what is written once about every request, but for floods, which
+// share one record a second. Text that a client chose is capped and escaped before
+// it gets here.
 type AuditRecord struct {
 	Seq          int64           `json:"seq"`
 	Time         time.Time       `json:"time"`
@@ -41,8 +42,9 @@ type AuditRecord struct {
 	BytesIn      int64           `json:"bytes_in"`
 	BytesOut     int64           `json:"bytes_out"`
 	DurMS        int64           `json:"dur_ms"`
-	Prev         string          `json:"prev"` // Hash of the record before
-	Hash         string          `json:"hash"` // over this record with Hash empty
+	Requests     int64           `json:"requests,omitempty"` // of a flood that this record stands for
+	Prev         string          `json:"prev"`               // Hash of the record before
+	Hash         string          `json:"hash"`               // over this record with Hash empty
 }
 
 // Auditor takes records. An Auditor that fails closes every route that spends
@@ -51,10 +53,13 @@ type Auditor interface {
 	Record(r AuditRecord) error
 }
 
-// AuditLog is an Auditor on a file, one JSON object per line, each holding the
+// AuditLog is an Auditor on files, one JSON object per line, each holding the
 // hash of the one before: a record that is changed, removed or moved is found.
+// A file that is full is put aside and the chain goes on in a new one.
 type AuditLog struct {
 	mu   sync.Mutex
+	path string
+	max  int64 // bytes of one file
 	file *os.File
 	size int64
 	torn bool
@@ -62,15 +67,21 @@ type AuditLog struct {
 	last string
 }
 
-// OpenAudit opens or begins the log at path and checks the chain of what is
-// there. A half-written last record is cut off.
+// OpenAudit opens or begins the log at path and checks the chain of the file that
+// is written to, and that it follows on the full one before. A half-written last record is cut off.
 func OpenAudit(path string) (*AuditLog, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open audit log: %w", err)
 	}
-	a := &AuditLog{file: f}
-	a.seq, a.last, a.size, err = verify(f)
+	a := &AuditLog{path: path, max: auditBytes, file: f}
+	full, err := archives(path)
+	if err == nil && len(full) > 0 {
+		a.seq, a.last, err = lastOf(full[len(full)-1])
+	}
+	if err == nil {
+		_, a.seq, a.last, a.size, err = verify(f, a.seq, a.last)
+	}
 	if errors.Is(err, errTorn) {
 		err = f.Truncate(a.size)
 	}
@@ -83,36 +94,45 @@ func OpenAudit(path string) (*AuditLog, error) {
 
 var errTorn = errors.New("the last record is half written")
 
-// VerifyAudit checks a whole log and returns the number of its records.
+// VerifyAudit checks a log of one file and returns the number of its records.
 func VerifyAudit(r io.Reader) (records int64, err error) {
-	records, _, _, err = verify(r)
+	_, records, _, _, err = verify(r, 0, "")
 	return records, err
 }
 
-func verify(r io.Reader) (seq int64, last string, size int64, err error) {
+// anyRecord stands for the number before a first record that may be any.
+const anyRecord = -1
+
+// verify checks that the records of r follow on the record seq with the hash
+// last. It returns the number before the first, and those of the last.
+func verify(r io.Reader, seq int64, last string) (first, end int64, hash string, size int64, err error) {
+	first = seq
 	br := bufio.NewReaderSize(r, 64<<10)
 	for {
 		line, err := br.ReadSlice('\n')
 		if errors.Is(err, io.EOF) {
 			if len(line) > 0 {
-				return seq, last, size, errTorn
+				return first, seq, last, size, errTorn
 			}
-			return seq, last, size, nil
+			return first, seq, last, size, nil
 		}
 		if err != nil {
-			return seq, last, size, fmt.Errorf("record %d: %w", seq+1, err)
+			return first, seq, last, size, fmt.Errorf("record %d: %w", seq+1, err)
 		}
 		var rec AuditRecord
 		if err := json.Unmarshal(line, &rec); err != nil {
-			return seq, last, size, fmt.Errorf("record %d: %w", seq+1, err)
+			return first, seq, last, size, fmt.Errorf("record %d: %w", seq+1, err)
+		}
+		if seq == anyRecord {
+			first, seq, last = rec.Seq-1, rec.Seq-1, rec.Prev
 		}
 		want := rec.Hash
 		_, sum, err := seal(rec)
 		if err != nil {
-			return seq, last, size, fmt.Errorf("record %d: %w", seq+1, err)
+			return first, seq, last, size, fmt.Errorf("record %d: %w", seq+1, err)
 		}
 		if rec.Seq != seq+1 || rec.Prev != last || want != sum {
-			return seq, last, size, fmt.Errorf("record %d: the chain is broken here", seq+1)
+			return first, seq, last, size, fmt.Errorf("record %d: the chain is broken here", seq+1)
 		}
 		seq, last = rec.Seq, rec.Hash
 		size += int64(len(line))
@@ -146,6 +166,11 @@ func (a *AuditLog) Record(r AuditRecord) error {
 			return fmt.Errorf("write audit record: %w", err)
 		}
 		a.torn = false
+	}
+	if a.size > 0 && a.size+int64(len(line)) > a.max {
+		if err := a.rotate(); err != nil {
+			return fmt.Errorf("begin a new audit file: %w", err)
+		}
 	}
 	if _, err := a.file.WriteAt(line, a.size); err != nil {
 		a.torn = true

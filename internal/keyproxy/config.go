@@ -39,7 +39,8 @@ type Config struct {
 	Upstreams map[dreamcore.Feature]Upstream
 	// Dir is the proxy's own folder: ledger.jsonl and audit.jsonl. Required.
 	Dir string
-	// Audit takes one record per request; nil means Dir/audit.jsonl.
+	// Audit takes one record per request; nil means Dir/audit.jsonl, which is
+	// bounded: full files stand beside it, the oldest are removed.
 	Audit Auditor
 	Log   *slog.Logger
 	// Now is the clock of grants and audit; nil means time.Now.

@@ -141,6 +141,7 @@ func (p *Proxy) OpenJob(ctx context.Context, terms JobTerms) error {
 		return unavailable(op, err)
 	}
 
+	p.gates.allow(terms.Channel, terms.PerMinute, time.Now())
 	open := &openTerms{terms, egress.PolicyOf(terms.Features).Routes}
 	if j := p.job(terms.Job); j != nil {
 		j.terms.Store(open) // the same attempt under new terms; its calls run on

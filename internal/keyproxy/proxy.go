@@ -42,6 +42,7 @@ type Proxy struct {
 
 	ctx     context.Context // ends all calls
 	cancel  context.CancelCauseFunc
+	gates   gates
 	alerts  atomic.Int64
 	deaf    atomic.Bool // the audit failed last time
 	opening sync.Mutex
@@ -60,6 +61,7 @@ func New(cfg Config) (p *Proxy, err error) {
 		verifier: cfg.Verifier, upstreams: map[dreamcore.Feature]*upstream{}, clients: map[dreamcore.Feature]*http.Transport{},
 		ops: map[string]map[string]*provider.Operation{}, hosts: cfg.Hosts, timeouts: cfg.Timeouts,
 		audit: cfg.Audit, log: cfg.Log, now: cfg.Now, jobs: map[dreamcore.JobID]*job{},
+		gates: gates{of: map[string]*gate{}},
 	}
 	p.timeouts.defaults()
 	if len(p.hosts) == 0 {
@@ -140,6 +142,7 @@ func (p *Proxy) Close(ctx context.Context) error {
 	for _, c := range p.clients {
 		c.CloseIdleConnections()
 	}
+	p.closeGates()
 	errs = append(errs, p.ledger.Close())
 	if p.ownAudit != nil {
 		errs = append(errs, p.ownAudit.Close())

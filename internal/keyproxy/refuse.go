@@ -25,6 +25,7 @@ const (
 	AuditDown       Reason = "audit_unavailable"
 	TooManyAtOnce   Reason = "too_many_at_once"
 	TooFast         Reason = "too_fast"
+	Flood           Reason = "flood"
 	BadEncoding     Reason = "bad_encoding"
 	BadType         Reason = "bad_content_type"
 	BadBody         Reason = "bad_body"
@@ -97,6 +98,7 @@ var refusals = map[Reason]refusal{
 
 	TooManyAtOnce: later(429, "2", "Too many requests at once. Wait for those that run, then try again."),
 	TooFast:       later(429, "5", "Too many requests in a short time. Wait, then try again."),
+	Flood:         later(429, "5", "Far too many requests in a short time. Wait, then try again on a new connection."),
 	AuditDown:     later(503, "10", "The audit log cannot be written, so nothing may be spent. Try again later."),
 	LedgerDown:    later(503, "10", "The ledger cannot be written, so nothing may be spent. Try again later."),
 

@@ -78,6 +78,10 @@ func nof(r Reason, format string, args ...any) *stop {
 // Handler serves the requests of one channel.
 func (p *Proxy) Handler(channel string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !p.gates.pass(channel, time.Now(), p.flooded) {
+			p.turnAway(w, r)
+			return
+		}
 		c := &call{p: p, w: w, r: r, channel: channel, start: p.now()}
 		c.rec = AuditRecord{Channel: channel, Route: clip(r.Method, 16) + " " + clip(r.URL.Path, 100), Decision: "allow"}
 		defer c.finish()
