@@ -32,7 +32,7 @@ func (h *house) keepPoster(n int, v dreamcore.Version) {
 	if dir == "" {
 		return
 	}
-	resp, err := http.Get(fmt.Sprintf("http://%s/poster/%s/%s", h.cfg.App.Listen, v.Game, v.ID))
+	resp, err := http.Get(fmt.Sprintf("http://%s/picture/%s/%s/poster", h.cfg.App.Listen, v.Game, v.ID))
 	if err != nil {
 		h.t.Fatal(err)
 	}
