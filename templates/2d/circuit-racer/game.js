@@ -183,7 +183,7 @@
     });
     hero.place = 1 + rivals.filter(function (r) { return r.s > hero.s; }).length;
     countLaps(g);
-    g.levelText = "⚑ " + Kit.clamp(hero.lap, 1, g.numbers.goal) + "/" + g.numbers.goal;
+    g.levelText = "○ " + Kit.clamp(hero.lap, 1, g.numbers.goal) + "/" + g.numbers.goal;
     g.goalText = "#" + hero.place + "/" + (rivals.length + 1);
     camera.aim({ x: hero.x + hero.vx * 0.35, y: hero.y + hero.vy * 0.35 }, track, 0.1);
   }
