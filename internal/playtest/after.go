@@ -1,6 +1,7 @@
 package playtest
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -14,7 +15,9 @@ const (
 	soakChunks     = 60 // of framesPerChunk each: fifteen seconds of play
 	framesPerChunk = 15
 	recordFrames   = 20
-	recordStep     = 8 // frames of play between two pictures
+	recordStep     = 8  // frames of play between two pictures
+	heavyFrames    = 13 // the same for a scene in 3D: it is drawn in software here
+	heavyStep      = 12
 	recordShrink   = 3 // times smaller than the screen
 	posterAt       = 8 // which picture is also taken large
 )
@@ -23,12 +26,16 @@ const (
 type shown struct {
 	poster, recording string
 	facts             facts
+	end               string // the code of what ended it too early
 	notNumber         bool   // a place that is no number was seen
 	dead              string // the state that the game could not be played again from
 }
 
 // add adds the findings of playing for show.
 func (j *judge) add(s shown) {
+	if s.end != "" {
+		j.find(s.end, dreamcore.Fail)
+	}
 	if s.notNumber {
 		j.findOnce("not_a_number", dreamcore.Fail)
 	}
@@ -57,6 +64,13 @@ func (j *judge) show(seen evidence) (shown, error) {
 		err = j.soak(t, &s)
 	}
 	t.lost = t.lost || err != nil
+	// What was seen before still counts, so these are findings among others.
+	switch {
+	case errors.Is(err, errStuck):
+		s.end, err = "endless_loop", nil
+	case errors.Is(err, errLeft):
+		s.end, err = "left", nil
+	}
 	return s, err
 }
 
@@ -77,7 +91,15 @@ func (j *judge) record(t *tab, seen evidence, s *shown) error {
 	keys := answeringKeys(seen)
 	var held []key
 	var frames [][]byte
-	for i := range recordFrames {
+	count, step := recordFrames, recordStep
+	var heavy bool
+	if err := t.eval("return watch.heavy()", &heavy); err != nil {
+		return err
+	}
+	if heavy {
+		count, step = heavyFrames, heavyStep
+	}
+	for i := range count {
 		if i%5 == 0 {
 			if err := t.keys(false, held...); err != nil {
 				return err
@@ -92,7 +114,7 @@ func (j *judge) record(t *tab, seen evidence, s *shown) error {
 				return err
 			}
 		}
-		if err := t.draw(recordStep); err != nil {
+		if err := t.draw(step); err != nil {
 			return err
 		}
 		frame, err := t.snap()
@@ -114,7 +136,7 @@ func (j *judge) record(t *tab, seen evidence, s *shown) error {
 	if err := t.keys(false, held...); err != nil {
 		return err
 	}
-	movie, err := animate(frames, recordStep)
+	movie, err := animate(frames, step)
 	if err != nil {
 		return fmt.Errorf("make recording: %w", err)
 	}

@@ -44,6 +44,9 @@ var (
 	errLeft = errors.New("the page has left")
 )
 
+// hookless is what eval says where the page is not one of the game's.
+const hookless = "this page has no hook"
+
 // screen is what the game is shown on.
 type screen struct {
 	width, height int64
@@ -138,6 +141,7 @@ type tab struct {
 	cancel  context.CancelFunc
 	browser *browser
 	screen  screen
+	site    string                // where the game is
 	script  page.ScriptIdentifier // what is injected into each page
 	shown   bool                  // whether that says that pictures are taken
 	used    bool                  // a game was in it
@@ -203,6 +207,7 @@ func (t *tab) Close() {
 }
 
 func (t *tab) load(site *site, s screen, shown bool) error {
+	t.site = site.url
 	if err := t.forget(site); err != nil {
 		return fmt.Errorf("forget the last game: %w", err)
 	}
@@ -355,10 +360,28 @@ func (t *tab) rendererSeconds() (map[int64]float64, bool) {
 }
 
 // eval runs the body of an async function in the page with clock and watch in
-// scope and decodes what it returns into out (nil: nothing). errLeft when the
-// page has navigated away meanwhile.
+// scope and decodes what it returns into out (nil: nothing). Where the page has
+// loaded itself again meanwhile, as some games do to begin anew, it runs in the
+// new one; errLeft when there is none of this game any more.
 func (t *tab) eval(body string, out any) error {
-	code := "(async () => { const {clock, watch} = window[" + string(quoteJS(t.browser.token)) + "]; " + body + " })()"
+	err := t.evaluate(body, out)
+	for range 2 {
+		if !errors.Is(err, errLeft) {
+			break
+		}
+		if again := t.evaluate("await clock.loaded", nil); again != nil {
+			err = again
+			continue
+		}
+		err = t.evaluate(body, out)
+	}
+	return err
+}
+
+func (t *tab) evaluate(body string, out any) error {
+	code := "(async () => { const hook = window[" + string(quoteJS(t.browser.token)) + "]; " +
+		"if (!hook || !location.href.startsWith(" + string(quoteJS(t.site)) + ")) throw new Error('" + hookless + "'); " +
+		"const {clock, watch} = hook; " + body + " })()"
 	yes := true
 	result, err := call(t, runtime.Evaluate, runtime.EvaluateParams{Expression: code, AwaitPromise: &yes, ReturnByValue: &yes})
 	if err != nil {
@@ -372,6 +395,9 @@ func (t *tab) eval(body string, out any) error {
 		what := e.Text
 		if e.Exception != nil {
 			what += " " + e.Exception.Description
+		}
+		if strings.Contains(what, hookless) {
+			return errLeft
 		}
 		return fmt.Errorf("evaluate: %s", clean(what, 300))
 	}

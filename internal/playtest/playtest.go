@@ -26,7 +26,7 @@ import (
 )
 
 // Version changes whenever a verdict may change.
-const Version = "1"
+const Version = "2"
 
 // Options says what to play and how.
 type Options struct {
@@ -204,13 +204,18 @@ func (j *judge) worthWaiting(ctx context.Context, seen evidence) (bool, error) {
 	return a.Picture != b.Picture || a.Layout != b.Layout || a.Texts != b.Texts || !sameEntities(a.Entities, b.Entities), nil
 }
 
-// couldJudge turns an endless loop into a finding; other errors stay errors.
+// couldJudge turns an endless loop, or a game that leads elsewhere, into a
+// finding; other errors stay errors.
 func (j *judge) couldJudge(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
 	if errors.Is(err, errStuck) && ctx.Err() == nil {
 		j.find("endless_loop", dreamcore.Fail)
+		return nil
+	}
+	if errors.Is(err, errLeft) && ctx.Err() == nil {
+		j.find("left", dreamcore.Fail)
 		return nil
 	}
 	if ctx.Err() != nil {

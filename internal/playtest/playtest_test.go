@@ -36,6 +36,8 @@ var corpus = []struct {
 	{"good/countdown", "move-2d", dreamcore.Pass, dreamcore.ControlsOK, ""},
 	{"good/car", "steer-3d", dreamcore.Pass, dreamcore.ControlsOK, ""},
 	{"good/retry", "move-2d", dreamcore.Pass, dreamcore.ControlsOK, ""},
+	{"good/reload", "move-2d", dreamcore.Pass, dreamcore.ControlsOK, ""},
+	{"broken/leaves", "move-2d", dreamcore.Failed, dreamcore.ControlsOK, "left"},
 	{"broken/retry-dead", "move-2d", dreamcore.Failed, dreamcore.ControlsOK, "retry_dead"},
 	{"broken/animated-background", "move-2d", dreamcore.Failed, dreamcore.NoResponse, "no_control"},
 	{"broken/vanishing-overlay", "board", dreamcore.Failed, "", "no_control"},
