@@ -41,6 +41,7 @@ var corpus = []struct {
 	{"broken/retry-dead", "move-2d", dreamcore.Failed, dreamcore.ControlsOK, "retry_dead"},
 	{"broken/animated-background", "move-2d", dreamcore.Failed, dreamcore.NoResponse, "no_control"},
 	{"broken/vanishing-overlay", "board", dreamcore.Failed, "", "no_control"},
+	{"broken/pause-only", "pointer", dreamcore.Failed, dreamcore.NoResponse, "no_control"},
 	{"broken/hud-counter", "tap", dreamcore.Failed, dreamcore.HUDOnly, "no_control"},
 	{"broken/scripted-hero", "move-x", dreamcore.Failed, dreamcore.NoResponse, "no_control"},
 	{"broken/page-scroll", "move-2d", dreamcore.Failed, "", "no_control"},
