@@ -43,33 +43,64 @@ func (r *Runner) say(job dreamcore.Job, key string, args ...string) string {
 	return text.T(job.Lang, key, args...)
 }
 
+// tell tells the watchers how a job ended; twice is once.
+func (r *Runner) tell(ctx context.Context, job dreamcore.Job) {
+	args := map[string]string{"error": job.Error}
+	if job.State == dreamcore.Published {
+		args = map[string]string{"version": string(job.Version)}
+	}
+	r.event(ctx, job, dreamcore.Event{Kind: dreamcore.EventState, Text: string(job.State), Args: args})
+}
+
+// find tells the watchers what verification found.
+func (r *Runner) find(ctx context.Context, job dreamcore.Job, findings []dreamcore.Finding) {
+	for _, f := range findings {
+		r.event(ctx, job, dreamcore.Event{Kind: dreamcore.EventFind, Text: f.String()})
+	}
+}
+
+// patiently tries f for some seconds: a job that is never ended blocks its game
+// for ever, so a busy or full disk gets some time to recover.
+func (r *Runner) patiently(id dreamcore.JobID, f func() error) error {
+	const tries = 5
+	for try := range tries {
+		err := f()
+		if code := dreamcore.CodeOf(err); err == nil || code == dreamcore.Conflict || code == dreamcore.NotFound || try == tries-1 {
+			return err
+		}
+		r.cfg.Log.Error("the end of a job could not be written", "job_id", id, "decision", "try again", "err", err)
+		time.Sleep(time.Duration(1<<try) * 400 * time.Millisecond)
+	}
+	return nil // not reached
+}
+
 // finish writes how a job without a version ended and tells the watchers. A job
-// that has ended already is left alone.
-func (r *Runner) finish(ctx context.Context, job dreamcore.Job, e end) error {
-	// A job that is never ended blocks its game for ever, so a busy or full disk
-	// gets some time to recover.
-	var err error
-	for try := range 5 {
-		_, err = r.cfg.Store.UpdateJob(ctx, job.ID, 0, func(j *dreamcore.Job) error {
+// that has ended already is left alone, and the watchers are told that end.
+func (r *Runner) finish(ctx context.Context, id dreamcore.JobID, endOf func(dreamcore.Job) end) error {
+	var job dreamcore.Job
+	var e end
+	err := r.patiently(id, func() (err error) {
+		if job, err = r.cfg.Store.Job(ctx, id); err != nil {
+			return err
+		}
+		e = endOf(job)
+		job, err = r.cfg.Store.UpdateJob(ctx, id, 0, func(j *dreamcore.Job) error {
 			j.State, j.Error, j.Findings, j.Usage = e.state, e.message, e.findings, e.usage
 			return nil
 		})
-		if err == nil || dreamcore.CodeOf(err) == dreamcore.Conflict {
-			break
-		}
-		r.cfg.Log.Error("the end of a job could not be written", "job_id", job.ID, "decision", "try again", "err", err)
-		time.Sleep(time.Duration(1<<try) * 200 * time.Millisecond)
-	}
+		return err
+	})
 	if dreamcore.CodeOf(err) == dreamcore.Conflict {
-		r.cfg.Log.Info("the job had ended already", "job_id", job.ID, "decision", "leave", "wanted", e.state)
-		return nil
+		r.cfg.Log.Info("the job had ended already", "job_id", id, "decision", "leave", "wanted", e.state)
+		if job, err = r.cfg.Store.Job(ctx, id); err == nil {
+			r.tell(ctx, job)
+		}
+		return err
 	}
 	if err != nil {
 		return err
 	}
-	for _, f := range e.findings {
-		r.event(ctx, job, dreamcore.Event{Kind: dreamcore.EventFind, Text: f.String()})
-	}
-	r.event(ctx, job, dreamcore.Event{Kind: dreamcore.EventState, Text: string(e.state), Args: map[string]string{"error": e.message}})
+	r.find(ctx, job, e.findings)
+	r.tell(ctx, job)
 	return nil
 }

@@ -149,11 +149,9 @@ func (r *Runner) Cancel(ctx context.Context, id dreamcore.JobID) error {
 		cancel(errCancelled)
 		return nil
 	}
-	job, err := r.cfg.Store.Job(ctx, id)
-	if err != nil {
-		return err
-	}
-	if err := r.finish(ctx, job, end{state: dreamcore.Cancelled, message: r.say(job, "job.cancelled")}); err != nil {
+	if err := r.finish(ctx, id, func(job dreamcore.Job) end {
+		return end{state: dreamcore.Cancelled, message: r.say(job, "job.cancelled")}
+	}); err != nil {
 		return err
 	}
 	// It may have begun between the look and the write.
@@ -181,11 +179,20 @@ func (r *Runner) Run(ctx context.Context, steps Steps, id dreamcore.JobID) error
 			}
 			// A job that cannot even begin must still end, or it blocks its game for ever.
 			r.cfg.Log.Error("job could not begin", "job_id", id, "decision", dreamcore.FailedJob, "err", err)
-			return r.Abandon(context.WithoutCancel(ctx), id)
+			return r.finish(context.WithoutCancel(ctx), id, func(job dreamcore.Job) end { return r.endOf(ctx, job, err) })
 		}
 		log := r.cfg.Log.With("job_id", id, "attempt", attempt)
 		if job.State.Ended() {
 			log.Info("job had ended before it began", "decision", "stop", "reason", job.State)
+			return nil
+		}
+		// The beginning may be remembered from before a restart, and the job have
+		// ended since: cancelled while the host was down, or only its last words
+		// were lost.
+		if now, err := r.cfg.Store.Job(ctx, id); err == nil && now.State.Ended() {
+			log.Info("job had ended before it went on", "decision", "stop", "reason", now.State)
+			r.destroy(ctx, now, log)
+			r.tell(ctx, now)
 			return nil
 		}
 		usage, findings, err := r.attempt(ctx, steps, job, log)
@@ -204,17 +211,18 @@ func (r *Runner) Run(ctx context.Context, steps Steps, id dreamcore.JobID) error
 		e.usage, e.findings = usage, findings
 		log.Warn("job ended without a version", "decision", e.state, "err", err)
 		// The job's own context may be the one that was cancelled.
-		return r.finish(context.WithoutCancel(ctx), job, e)
+		return r.finish(context.WithoutCancel(ctx), id, func(dreamcore.Job) end { return e })
 	}
 }
 
 // Abandon fails a job whose steps will never run again.
 func (r *Runner) Abandon(ctx context.Context, id dreamcore.JobID) error {
-	job, err := r.cfg.Store.Job(ctx, id)
-	if err != nil {
+	if err := r.finish(ctx, id, func(job dreamcore.Job) end {
+		return end{state: dreamcore.FailedJob, message: r.say(job, "job.fault")}
+	}); err != nil {
 		return fmt.Errorf("abandon job %s: %w", id, err)
 	}
-	return r.finish(ctx, job, end{state: dreamcore.FailedJob, message: r.say(job, "job.fault")})
+	return nil
 }
 
 // begin moves the job to running at this attempt. One that has ended (cancelled

@@ -44,7 +44,6 @@ func (r *Runner) attempt(ctx context.Context, steps Steps, job dreamcore.Job, lo
 	}
 	defer destroy()
 
-	r.step(ctx, job, "", "job.booting", nil)
 	b, err := do(ctx, steps, "boot", func(ctx context.Context) (box, error) { return r.boot(ctx, job) })
 	if err != nil {
 		return usage, nil, err
@@ -57,8 +56,11 @@ func (r *Runner) attempt(ctx context.Context, steps Steps, job dreamcore.Job, lo
 	}
 
 	var agentMS, verifyMS int64
-	turn := func(kind dreamcore.Turn, name, prompt string) error {
-		ms, err := do(ctx, steps, name, func(ctx context.Context) (int64, error) { return r.turn(ctx, job, b, kind, prompt, log) })
+	turn := func(kind dreamcore.Turn, name, prompt string, findings ...dreamcore.Finding) error {
+		ms, err := do(ctx, steps, name, func(ctx context.Context) (int64, error) {
+			r.find(ctx, job, findings)
+			return r.turn(ctx, job, b, kind, prompt, log)
+		})
 		agentMS += ms
 		return err
 	}
@@ -101,10 +103,7 @@ func (r *Runner) attempt(ctx context.Context, steps Steps, job dreamcore.Job, lo
 			return usage, findings, &refusedError{j.Evidence}
 		}
 		log.Info("verification refused the game", "decision", "repair", "findings", len(findings), "repair", repairs+1)
-		for _, f := range findings {
-			r.event(ctx, job, dreamcore.Event{Kind: dreamcore.EventFind, Text: f.String()})
-		}
-		if err = turn(dreamcore.Repair, fmt.Sprintf("repair-%d", repairs+1), workspace.RepairPrompt(job.Lang, findings)); err != nil {
+		if err = turn(dreamcore.Repair, fmt.Sprintf("repair-%d", repairs+1), workspace.RepairPrompt(job.Lang, findings), findings...); err != nil {
 			return usage, findings, err
 		}
 	}
@@ -115,8 +114,8 @@ func (r *Runner) attempt(ctx context.Context, steps Steps, job dreamcore.Job, lo
 	ev.Model, ev.Template, ev.Usage = r.cfg.Model, d.Tag, usage
 	total := time.Since(b.Started).Milliseconds()
 	ev.Timing = dreamcore.Timing{JobMS: total, AgentMS: agentMS, VerifyMS: verifyMS, HostMS: total - agentMS - verifyMS}
-	r.step(ctx, job, "", "job.publishing", nil)
 	version, err := do(ctx, steps, "publish", func(ctx context.Context) (dreamcore.Version, error) {
+		r.step(ctx, job, "", "job.publishing", nil)
 		return r.cfg.Publisher.Publish(ctx, job, j.Files, ev)
 	})
 	if err != nil {
@@ -141,6 +140,7 @@ func (r *Runner) boot(ctx context.Context, job dreamcore.Job) (box, error) {
 	if err != nil {
 		return box{}, err
 	}
+	r.step(ctx, job, "", "job.booting", nil)
 	started := time.Now().UTC()
 	sb, err := r.cfg.Sandboxes.Create(ctx, sandbox.Spec{
 		Image: img.Digest, Egress: true,
@@ -270,8 +270,11 @@ func (r *Runner) deliver(ctx context.Context, job dreamcore.Job, b box, log *slo
 	}
 	spec, err := sb.ReadFile(ctx, workspace.Spec, maxSpecBytes)
 	if err != nil {
-		if dreamcore.CodeOf(err) == dreamcore.Lost {
-			return delivery{}, err
+		switch dreamcore.CodeOf(err) {
+		case dreamcore.NotFound, dreamcore.Refused, dreamcore.Invalid: // none, or none that can be read
+		default: // the box did not answer, which is not the agent's fault
+			log.Warn("delivery", "decision", "fail", "reason", "unreadable", "err", err)
+			return delivery{}, fmt.Errorf("read the spec: %w", err)
 		}
 		log.Warn("delivery", "decision", "fail", "reason", "no_spec", "err", err)
 		return delivery{}, dreamcore.Errorf(dreamcore.Unavailable, agent.Op+"spec", "the agent wrote no spec").Because(err)

@@ -9,12 +9,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
 	"dreamcore"
+	"dreamcore/internal/publish"
 	"dreamcore/internal/sandbox"
 	"dreamcore/internal/text"
 	"dreamcore/internal/tree"
@@ -28,7 +31,10 @@ const (
 	maxReportBytes  = 4 << 20
 	maxPictureBytes = 8 << 20
 	maxFindings     = 200
+	maxNameBytes    = 100 // of a picture
 )
+
+var errOverdue = errors.New("the judgement is overdue")
 
 // Config is what a Verifier needs.
 type Config struct {
@@ -59,7 +65,9 @@ type Request struct {
 // Run judges the project. A game that fails is no error: the evidence says so.
 // An error means that nothing could be judged.
 func (v *Verifier) Run(ctx context.Context, req Request) (dreamcore.Evidence, error) {
-	ctx, cancel := context.WithTimeout(ctx, v.cfg.Timeout)
+	// A game that uses up the time of its judgement is at fault; it is nobody's
+	// when the job as a whole is cancelled.
+	ctx, cancel := context.WithTimeoutCause(ctx, v.cfg.Timeout, errOverdue)
 	defer cancel()
 	start := time.Now()
 	meta := map[string]string{"job": string(req.Job), "attempt": fmt.Sprint(req.Attempt), "role": "verifier"}
@@ -106,14 +114,18 @@ func (v *Verifier) Run(ctx context.Context, req Request) (dreamcore.Evidence, er
 		if *name == "" {
 			continue
 		}
-		data, err := sb.ReadFile(ctx, path.Join(outDir, path.Base(*name)), maxPictureBytes)
+		base := path.Base(*name)
+		data, err := sb.ReadFile(ctx, path.Join(outDir, base), maxPictureBytes)
+		if err == nil && (publish.PictureType(data) == "" || len(base) > maxNameBytes) {
+			err = dreamcore.Errorf(dreamcore.Refused, "verify.picture", "%.100q is no picture", base)
+		}
 		if err != nil {
 			log.Warn("a picture of the playtest is missing", "err", err)
 			*name = ""
 			continue
 		}
-		*name = path.Base(*name)
-		ev.Pictures[*name] = data
+		*name = base
+		ev.Pictures[base] = data
 	}
 	log.Info("judged", "decision", ev.Verdict(), "check", ev.Check.Verdict, "level", ev.Level.Verdict, "playtest", ev.Play.Verdict,
 		"motion", ev.Play.Motion, "findings", len(ev.Findings()), "dur_ms", time.Since(start).Milliseconds())
@@ -133,22 +145,21 @@ func (v *Verifier) tool(ctx context.Context, sb sandbox.Sandbox, req Request, na
 	res, err := sandbox.Run(tctx, sb, sandbox.Command{Args: argv, Dir: workspace.Root, Env: env}, maxReportBytes)
 	// A game that hangs the tool, or takes the whole verifier down by its memory,
 	// is the game's fault: the agent is told, and nothing starts afresh.
-	if err != nil && (ctx.Err() != nil || (!errors.Is(err, context.DeadlineExceeded) && dreamcore.CodeOf(err) != dreamcore.Lost)) {
-		return fmt.Errorf("run %s in the verifier: %w", name, err)
-	}
 	if err != nil {
+		overdue := errors.Is(err, context.DeadlineExceeded) || errors.Is(context.Cause(ctx), errOverdue)
+		if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errOverdue) || !overdue && dreamcore.CodeOf(err) != dreamcore.Lost {
+			return fmt.Errorf("run %s in the verifier: %w", name, err)
+		}
 		res.Code = -1
 		res.Stderr = []byte(err.Error())
 	}
 	// 0 PASS, 1 FAIL; anything else could not judge.
 	if res.Signal == "" && (res.Code == 0 || res.Code == 1) && !res.Truncated {
-		d := json.NewDecoder(bytes.NewReader(res.Stdout))
-		d.DisallowUnknownFields()
-		if err := d.Decode(report); err == nil {
-			return v.cap(report)
-		} else {
-			v.cfg.Log.Warn("a report could not be read", "job_id", req.Job, "tool", name, "err", err)
+		err := decode(res.Stdout, name, res.Code, report)
+		if err == nil {
+			return nil
 		}
+		v.cfg.Log.Warn("a report could not be read", "job_id", req.Job, "tool", name, "err", err)
 	}
 	reason := strings.TrimSpace(string(res.Stderr))
 	if len(reason) > 300 {
@@ -168,22 +179,51 @@ func (v *Verifier) tool(ctx context.Context, sb sandbox.Sandbox, req Request, na
 	return nil
 }
 
-// cap bounds what a report may bring across the border.
-func (v *Verifier) cap(report any) error {
-	var fs *[]dreamcore.Finding
-	switch r := report.(type) {
+// decode reads a report that is exactly one, of this tool, and no better than
+// the tool's exit code; and bounds what it may bring across the border.
+func decode(out []byte, tool string, code int, report any) error {
+	d := json.NewDecoder(bytes.NewReader(out))
+	d.DisallowUnknownFields()
+	if err := d.Decode(report); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows the report")
+	}
+	var r *dreamcore.Report
+	switch p := report.(type) {
 	case *dreamcore.Report:
-		fs = &r.Findings
+		r = p
 	case *dreamcore.PlayReport:
-		fs = &r.Findings
-		r.Moved = r.Moved[:min(len(r.Moved), 100)]
-		r.Errors = r.Errors[:min(len(r.Errors), 20)]
+		r = &p.Report
+		p.Moved = p.Moved[:min(len(p.Moved), 100)]
+		for i := range p.Moved {
+			p.Moved[i].Arm, p.Moved[i].Entity = clip(p.Moved[i].Arm, 100), clip(p.Moved[i].Entity, 100)
+		}
+		p.Errors = p.Errors[:min(len(p.Errors), 20)]
+		for i := range p.Errors {
+			p.Errors[i] = clip(p.Errors[i], 1000)
+		}
+		p.Motion = dreamcore.Motion(clip(string(p.Motion), 100))
 	}
-	*fs = (*fs)[:min(len(*fs), maxFindings)]
-	for i := range *fs {
-		f := &(*fs)[i]
-		f.Message, f.Fix, f.File = clip(f.Message, 1000), clip(f.Fix, 1000), clip(f.File, 300)
+	if r.Tool != tool {
+		return fmt.Errorf("the report is one of %.100q", r.Tool)
 	}
+	r.Version = clip(r.Version, 100)
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		f.Code, f.Message, f.Fix, f.File = clip(f.Code, 100), clip(f.Message, 1000), clip(f.Fix, 1000), clip(f.File, 300)
+		if f.Severity != dreamcore.Warn {
+			f.Severity = dreamcore.Fail // a word that nobody knows excuses nothing
+		}
+	}
+	r.Judge()
+	if code == 1 && r.Verdict == dreamcore.Pass {
+		return errors.New("the tool says FAIL and finds nothing")
+	}
+	// What is cut off must not be what fails the game.
+	slices.SortStableFunc(r.Findings, func(a, b dreamcore.Finding) int { return strings.Compare(string(a.Severity), string(b.Severity)) })
+	r.Findings = r.Findings[:min(len(r.Findings), maxFindings)]
 	return nil
 }
 
