@@ -18,7 +18,7 @@ help: ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 demo: setup ## make a game from PROMPT="…" and play it (ONCE=1: stop after fetching it once)
-	$(BIN) make $(if $(ONCE),--once) -- "$$PROMPT"
+	@$(BIN) make $(if $(ONCE),--once) -- "$$PROMPT"
 demo: export PROMPT := $(PROMPT)
 
 serve: setup ## run the service: app and games
@@ -50,8 +50,9 @@ image: build ## build the sandbox image, unless the locked one is there
 TESTDEPS := chromium-headless-shell
 # Everything but whole-binary tests first: they need the machine for themselves.
 test: lint setup testdeps ## run every test; a skipped one is a failure
-	{ go test -json -count=1 -timeout 30m $$(go list ./... | grep -v /test/e2e) || true; \
-	  go test -json -count=1 -timeout 50m ./test/e2e || true; } | go run ./test/summary
+	@packages=$$(go list ./...); \
+	{ timeout 25m go test -json -count=1 -timeout 20m $$(grep -v /test/e2e <<<"$$packages") || true; \
+	  timeout 33m go test -json -count=1 -timeout 32m ./test/e2e || true; } | go run ./test/summary
 
 testdeps:
 	@if ! command -v chromium-headless-shell >/dev/null; then \

@@ -20,6 +20,7 @@ type event struct {
 func main() {
 	passed, failed, skipped := 0, 0, 0
 	output := map[string][]string{} // of a test or package that has not ended well yet
+	running := map[string]bool{} // what has started and not ended: cut off, unless it ends
 	var bad []string
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, 16<<20)
@@ -31,9 +32,12 @@ func main() {
 		}
 		key := e.Package + " " + e.Test
 		switch e.Action {
+		case "start", "run":
+			running[key] = true
 		case "output", "build-output":
 			output[key] = append(output[key], e.Output)
 		case "pass", "fail", "skip":
+			delete(running, key)
 			if e.Test == "" {
 				if e.Action != "skip" { // a package without tests
 					fmt.Printf("%-5s %7.1fs %s\n", e.Action, e.Elapsed, e.Package)
@@ -58,6 +62,11 @@ func main() {
 			failed++
 			bad = append(bad, key)
 		}
+	}
+	for key := range running {
+		failed++
+		output[key] = append(output[key], "It started and never ended.\n")
+		bad = append(bad, key)
 	}
 	sort.Strings(bad)
 	for _, key := range bad {
