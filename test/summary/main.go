@@ -20,7 +20,7 @@ type event struct {
 func main() {
 	passed, failed, skipped := 0, 0, 0
 	output := map[string][]string{} // of a test or package that has not ended well yet
-	running := map[string]bool{} // what has started and not ended: cut off, unless it ends
+	running := map[string]bool{}    // what has started and not ended: cut off, unless it ends
 	var bad []string
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, 16<<20)
