@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"dreamcore"
@@ -148,18 +149,38 @@ func (s *settings) load() (config.Config, error) {
 	})
 }
 
-// flags parses args; positional arguments are returned.
+// flags parses args, wherever the flags stand among them, and returns the other
+// arguments. Everything behind "--" is an argument, whatever it looks like.
 func flags(t Terminal, name string, args []string, define func(*flag.FlagSet)) ([]string, error) {
 	f := flag.NewFlagSet(name, flag.ContinueOnError)
 	f.SetOutput(t.Err)
 	define(f)
-	if err := f.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return nil, err
-		}
-		return nil, errUsage
+	var rest []string
+	if i := slices.Index(args, "--"); i >= 0 {
+		args, rest = args[:i], args[i+1:]
 	}
-	return f.Args(), nil
+	var before []string
+	for {
+		if err := f.Parse(args); err != nil {
+			if errors.Is(err, flag.ErrHelp) {
+				return nil, err
+			}
+			return nil, errUsage
+		}
+		if args = f.Args(); len(args) == 0 {
+			return append(before, rest...), nil
+		}
+		before, args = append(before, args[0]), args[1:]
+	}
+}
+
+// none refuses arguments where a command takes none.
+func none(t Terminal, rest []string) error {
+	if len(rest) == 0 {
+		return nil
+	}
+	fmt.Fprintln(t.Err, text.T(t.Lang, "cli.too_many", "argument", printable(rest[0], 60)))
+	return errUsage
 }
 
 // logTo opens the service's log: the terminal when asked for, else a file in
@@ -190,9 +211,8 @@ func runServe(ctx context.Context, t Terminal, args []string) error {
 	if err != nil {
 		return err
 	}
-	if len(rest) > 0 {
-		fmt.Fprintln(t.Err, text.T(t.Lang, "cli.too_many", "argument", printable(rest[0], 60)))
-		return errUsage
+	if err := none(t, rest); err != nil {
+		return err
 	}
 	cfg, err := s.load()
 	if err != nil {

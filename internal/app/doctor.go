@@ -16,7 +16,11 @@ import (
 
 func runDoctor(ctx context.Context, t Terminal, args []string) error {
 	var s settings
-	if _, err := flags(t, "doctor", args, s.register); err != nil {
+	rest, err := flags(t, "doctor", args, s.register)
+	if err != nil {
+		return err
+	}
+	if err := none(t, rest); err != nil {
 		return err
 	}
 	cfg, err := s.load()

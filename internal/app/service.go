@@ -275,7 +275,7 @@ func (s *Service) openJobs(ctx context.Context, toolkit []byte, publisher *publi
 		return err
 	}
 	s.onClose("jobs", func(context.Context) error { exec.Stop(); return nil })
-	s.Studio = studio.New(studio.Config{Store: s.Store, Queue: exec, Canceller: runner, PerCreator: s.cfg.Jobs.PerCreator, Log: s.log})
+	s.Studio = studio.New(studio.Config{Store: s.Store, Queue: exec, Canceller: runner, PerCreator: s.cfg.Jobs.PerCreator, Queued: s.cfg.Jobs.Queued, Log: s.log})
 	return s.Studio.Requeue(ctx)
 }
 

@@ -53,13 +53,12 @@ type spot struct {
 
 // literal is a string in the code.
 type literal struct {
-	value   string
-	line    int
-	role    string // "plain", "joined" (part of a +), "compared", "template", "ignored"
-	callee  string // the function that it is an argument of
-	nth     int
-	target  string // what it is assigned to
-	wrapped bool
+	value  string
+	line   int
+	role   string // "plain", "joined" (part of a +), "compared", "template", "ignored"
+	callee string // the function that it is an argument of
+	nth    int
+	target string // what it is assigned to
 }
 
 // event is a listener: addEventListener or an on... property.
@@ -380,9 +379,7 @@ func (v *scan) text(value string, line int, n js.INode) {
 			v.strings = append(v.strings, l)
 			return
 		}
-		if e, ok := p.(js.INode); ok {
-			child = e
-		}
+		child = p
 	}
 	v.strings = append(v.strings, l)
 }

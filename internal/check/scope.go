@@ -32,14 +32,9 @@ func (c *checker) checkNames() {
 		}
 		var missing []*js.Var
 		for _, v := range s.tree.BlockStmt.Scope.Undeclared {
-			name := string(v.Data)
-			if v.Uses == 0 || browserNames[name] || globals[name] || s.scan.bindings[name] || s.scan.guarded[name] || s.scan.blockFuncs[name] {
-				continue
+			if v.Uses > 0 && !s.knows(string(v.Data), globals) {
+				missing = append(missing, v)
 			}
-			if !s.module && s.scan.written[name] {
-				continue // a loose script makes a global by assigning to it
-			}
-			missing = append(missing, v)
 		}
 		sort.SliceStable(missing, func(i, k int) bool { return s.place(missing[i].Data) < s.place(missing[k].Data) })
 		for _, v := range missing {
@@ -247,4 +242,13 @@ func (c *checker) checkModules() {
 			}
 		}
 	}
+}
+
+// knows reports whether a name that the script does not declare in its scopes is
+// there all the same: of the browser, of another script, or made by assigning.
+func (s *script) knows(name string, globals map[string]bool) bool {
+	if browserNames[name] || globals[name] || s.scan.bindings[name] || s.scan.guarded[name] || s.scan.blockFuncs[name] {
+		return true
+	}
+	return !s.module && s.scan.written[name] // a loose script makes a global by assigning to it
 }

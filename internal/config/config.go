@@ -81,6 +81,7 @@ type Jobs struct {
 	JobMinutes  int              `json:"job_minutes"`
 	Repairs     int              `json:"repairs"`
 	PerCreator  int              `json:"per_creator"` // unfinished jobs of one creator
+	Queued      int              `json:"queued"`      // jobs that wait, of all creators
 	Budget      dreamcore.Budget `json:"budget"`
 }
 
@@ -99,7 +100,7 @@ func Default() Config {
 		Games: Listener{Listen: "127.0.0.1:8081"},
 		Model: Model{API: "anthropic-messages"},
 		Jobs: Jobs{
-			Concurrent: 2, TurnMinutes: 15, JobMinutes: 45, Repairs: 2, PerCreator: 3,
+			Concurrent: 2, TurnMinutes: 15, JobMinutes: 45, Repairs: 2, PerCreator: 3, Queued: 50,
 			Budget: dreamcore.Budget{Requests: 400, InputTokens: 20_000_000, OutputTokens: 1_000_000, Images: 40, Bytes: 1 << 30, CostMicros: 5_000_000},
 		},
 		Box: Box{MemoryMB: 3072, CPUs: 2, Processes: 400, DiskMB: 1024},
@@ -208,7 +209,7 @@ func (c *Config) complete() error {
 	}
 	for name, n := range map[string]int{
 		"jobs.concurrent": c.Jobs.Concurrent, "jobs.turn_minutes": c.Jobs.TurnMinutes, "jobs.job_minutes": c.Jobs.JobMinutes,
-		"jobs.per_creator": c.Jobs.PerCreator, "box.processes": c.Box.Processes,
+		"jobs.per_creator": c.Jobs.PerCreator, "jobs.queued": c.Jobs.Queued, "box.processes": c.Box.Processes,
 		"box.memory_mb": int(c.Box.MemoryMB), "box.disk_mb": int(c.Box.DiskMB),
 	} {
 		if n <= 0 {

@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"context"
+	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"net"
@@ -197,6 +198,14 @@ func (e *exam) runsc(ctx context.Context) {
 		return
 	}
 	version, _, _ := strings.Cut(string(out), "\n")
+	// A runsc built from the Go module does not know its release; its build does.
+	if info, err := buildinfo.ReadFile(path); err == nil {
+		for _, m := range info.Deps {
+			if m.Path == "gvisor.dev/gvisor" {
+				version = "runsc, gVisor " + m.Version
+			}
+		}
+	}
 	e.add("runsc", Good, "version", version)
 }
 

@@ -3,7 +3,6 @@ package level
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -250,7 +249,7 @@ func FuzzRun(f *testing.F) {
 		}
 		for _, finding := range Run(context.Background(), fsys, Options{States: 2000}).Findings {
 			if strings.ContainsAny(finding.Message, "\n\x00\x1b") {
-				t.Error(fmt.Sprintf("unsafe message %q", finding.Message))
+				t.Errorf("unsafe message %q", finding.Message)
 			}
 		}
 	})

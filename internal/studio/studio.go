@@ -50,6 +50,7 @@ type Config struct {
 	Queue      Queue
 	Canceller  Canceller
 	PerCreator int // unfinished jobs of one creator
+	Queued     int // jobs that wait, of all creators
 	Log        *slog.Logger
 }
 
@@ -84,7 +85,8 @@ func CheckWish(lang dreamcore.Lang, wish string) (string, error) {
 		return r
 	}, wish)
 	wish = strings.TrimSpace(wish)
-	if wish == "" {
+	// What only joins or marks other letters says nothing by itself.
+	if !strings.ContainsFunc(wish, func(r rune) bool { return !unicode.In(r, unicode.Cf, unicode.M, unicode.Z, unicode.C) }) {
 		return "", refuse("studio.wish_empty")
 	}
 	if utf8.RuneCountInString(wish) > MaxWishRunes {
@@ -171,6 +173,15 @@ func (s *Studio) admit(ctx context.Context, creator dreamcore.CreatorID, wish st
 	wish, err := CheckWish(lang, wish)
 	if err != nil {
 		return "", err
+	}
+	// Anybody can be a new creator, so the queue as a whole has an end too.
+	waiting, err := s.cfg.Store.JobsIn(ctx, dreamcore.Queued)
+	if err != nil {
+		return "", err
+	}
+	if len(waiting) >= s.cfg.Queued {
+		s.cfg.Log.Warn("a wish was refused", "decision", "refuse", "reason", "queue_full", "queued", len(waiting))
+		return "", &dreamcore.Error{Code: dreamcore.Unavailable, Op: "studio", Msg: text.T(lang, "studio.full"), Hint: text.T(lang, "studio.full_hint")}
 	}
 	n, err := s.cfg.Store.Unended(ctx, creator)
 	if err != nil {

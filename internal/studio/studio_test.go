@@ -25,7 +25,7 @@ func TestCheckWish(t *testing.T) {
 			t.Errorf("%q is taken as %q, %v", wish, got, err)
 		}
 	}
-	for _, wish := range []string{"", " \n\t ", "\u200b\u202e", strings.Repeat("x", 20000), strings.Repeat("猫", MaxWishRunes+1), "a\xff"} {
+	for _, wish := range []string{"", " \n\t ", "\u200b\u202e", "\u200b\u200d\u2060", "\ufe0f\u0301", strings.Repeat("x", 20000), strings.Repeat("猫", MaxWishRunes+1), "a\xff"} {
 		for _, lang := range dreamcore.Langs {
 			_, err := CheckWish(lang, wish)
 			if dreamcore.CodeOf(err) != dreamcore.Invalid || !strings.Contains(err.Error(), "(") {
@@ -67,7 +67,7 @@ func open(t *testing.T) (*Studio, *sqlite.Store, *queue) {
 	}
 	t.Cleanup(func() { s.Close() })
 	q := &queue{}
-	return New(Config{Store: s, Queue: q, Canceller: q, PerCreator: 2, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}), s, q
+	return New(Config{Store: s, Queue: q, Canceller: q, PerCreator: 2, Queued: 4, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}), s, q
 }
 
 func TestMakeStoresThenQueues(t *testing.T) {
@@ -171,5 +171,17 @@ func TestAJobWithoutStepsIsAbandoned(t *testing.T) {
 	q.err = dreamcore.Errorf(dreamcore.Unavailable, "durable", "no disk")
 	if _, _, err := st.Make(t.Context(), "bob", "a dog", dreamcore.English); err == nil || len(q.abandoned) != 2 {
 		t.Errorf("abandoned %v, %v", q.abandoned, err)
+	}
+}
+
+func TestTheQueueHasAnEnd(t *testing.T) {
+	st, _, _ := open(t)
+	for _, who := range []dreamcore.CreatorID{"a", "b", "c", "d"} {
+		if _, _, err := st.Make(t.Context(), who, "a cat", dreamcore.English); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := st.Make(t.Context(), "e", "a cat", dreamcore.Chinese); dreamcore.CodeOf(err) != dreamcore.Unavailable {
+		t.Errorf("a fifth wish in a queue for four: %v", err)
 	}
 }

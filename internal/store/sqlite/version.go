@@ -68,7 +68,7 @@ func (s *Store) Publish(ctx context.Context, v dreamcore.Version, title string, 
 			v.ID, title, micros(now), v.Game); err != nil {
 			return err
 		}
-		j.State, j.Version, j.Ended = dreamcore.Published, v.ID, now
+		j.State, j.Version, j.Usage, j.Ended = dreamcore.Published, v.ID, v.Evidence.Usage, now
 		return writeJob(ctx, tx, j)
 	})
 	if err != nil {
