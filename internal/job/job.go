@@ -26,6 +26,8 @@ type Store interface {
 	// 0 does not ask. An ended job never changes: Conflict.
 	UpdateJob(ctx context.Context, id dreamcore.JobID, attempt int, change func(*dreamcore.Job) error) (dreamcore.Job, error)
 	AppendEvent(ctx context.Context, e dreamcore.Event) (dreamcore.Event, error)
+	// AddMessage appends to a game's chat; the same words for the same job are one.
+	AddMessage(ctx context.Context, m dreamcore.Message) error
 	Messages(ctx context.Context, game dreamcore.GameID) ([]dreamcore.Message, error)
 	Version(ctx context.Context, id dreamcore.VersionID) (dreamcore.Version, error)
 }

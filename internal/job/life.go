@@ -56,12 +56,16 @@ func (r *Runner) attempt(ctx context.Context, steps Steps, job dreamcore.Job, lo
 	}
 
 	var agentMS, verifyMS int64
+	said := "" // the agent's last word of the last turn that made something
 	turn := func(kind dreamcore.Turn, name, prompt string, findings ...dreamcore.Finding) error {
-		ms, err := do(ctx, steps, name, func(ctx context.Context) (int64, error) {
+		rep, err := do(ctx, steps, name, func(ctx context.Context) (report, error) {
 			r.find(ctx, job, findings)
 			return r.turn(ctx, job, b, kind, prompt, log)
 		})
-		agentMS += ms
+		agentMS += rep.MS
+		if kind != dreamcore.Design && rep.Said != "" {
+			said = rep.Said
+		}
 		return err
 	}
 	var d delivery
@@ -120,6 +124,13 @@ func (r *Runner) attempt(ctx context.Context, steps Steps, job dreamcore.Job, lo
 	})
 	if err != nil {
 		return usage, findings, err
+	}
+	// What was made, and what could not be, stays in the chat after the progress is gone.
+	if said != "" {
+		m := dreamcore.Message{Game: job.Game, Job: job.ID, Role: "dreamcore", Text: said, Created: time.Now().UTC()}
+		if err := r.cfg.Store.AddMessage(context.WithoutCancel(ctx), m); err != nil {
+			log.Error("the agent's last word did not reach the chat", "err", err)
+		}
 	}
 	r.event(ctx, job, dreamcore.Event{Kind: dreamcore.EventState, Text: string(dreamcore.Published), Args: map[string]string{"version": string(version.ID)}})
 	log.Info("published", "decision", "publish", "version", version.ID, "job_ms", ev.Timing.JobMS, "agent_ms", agentMS, "verify_ms", verifyMS, "host_ms", ev.Timing.HostMS)
@@ -199,49 +210,58 @@ func (r *Runner) session(job dreamcore.Job) agent.Session {
 	}
 }
 
-// turn runs the agent once and returns how long it took. An agent that fails in
-// a build, edit or repair turn does not end the job: what it left is verified,
-// and the findings say what is missing.
-func (r *Runner) turn(ctx context.Context, job dreamcore.Job, b box, kind dreamcore.Turn, prompt string, log *slog.Logger) (int64, error) {
+// report is how a turn went. Said is the agent's last word: untrusted.
+type report struct {
+	MS   int64
+	Said string
+}
+
+// turn runs the agent once. An agent that fails in a build, edit or repair turn
+// does not end the job: what it left is verified, and the findings say what is
+// missing.
+func (r *Runner) turn(ctx context.Context, job dreamcore.Job, b box, kind dreamcore.Turn, prompt string, log *slog.Logger) (rep report, err error) {
 	sb, err := r.cfg.Sandboxes.Connect(ctx, b.ID)
 	if err != nil {
-		return 0, err
+		return rep, err
 	}
 	r.step(ctx, job, kind, "job.turn_"+string(kind), nil)
 	// The prompt is an argument of the agent; the file is for looking at, and a
 	// disk that the agent has filled must not keep it from being repaired.
 	if err := sb.WriteFiles(ctx, []sandbox.File{{Path: workspace.Prompt + "/" + string(kind) + ".md", Data: []byte(prompt), Owner: sandbox.User}}); err != nil {
 		if ctx.Err() != nil || dreamcore.CodeOf(err) == dreamcore.Lost {
-			return 0, fmt.Errorf("write prompt: %w", err)
+			return rep, fmt.Errorf("write prompt: %w", err)
 		}
 		log.Warn("the prompt's file could not be written", "turn", kind, "decision", "go on", "err", err)
 	}
 	start := time.Now()
 	err = agent.RunTurn(ctx, sb, r.cfg.Agent, r.session(job), prompt, func(e agent.Event) {
 		ev := dreamcore.Event{Kind: dreamcore.EventSay, Turn: kind, Text: e.Text}
+		if e.Kind == agent.Say {
+			rep.Said = e.Text
+		}
 		if e.Kind == agent.Tool {
 			ev.Kind, ev.Args = dreamcore.EventTool, map[string]string{"name": e.Name}
 		}
 		r.event(ctx, job, ev)
 	})
-	ms := time.Since(start).Milliseconds()
+	rep.MS = time.Since(start).Milliseconds()
 	switch {
 	case err == nil:
-		log.Info("turn ended", "turn", kind, "decision", "go on", "dur_ms", ms)
+		log.Info("turn ended", "turn", kind, "decision", "go on", "dur_ms", rep.MS)
 	case ctx.Err() != nil || dreamcore.CodeOf(err) == dreamcore.Lost:
-		return ms, err
+		return rep, err
 	case kind == dreamcore.Design:
-		log.Warn("turn failed", "turn", kind, "decision", "look for a spec", "dur_ms", ms, "err", err)
+		log.Warn("turn failed", "turn", kind, "decision", "look for a spec", "dur_ms", rep.MS, "err", err)
 		if _, rerr := sb.ReadFile(ctx, workspace.Spec, maxSpecBytes); rerr != nil {
-			return ms, err // nothing to go on with
+			return rep, err // nothing to go on with
 		}
 	default:
-		log.Warn("turn failed", "turn", kind, "decision", "verify what is there", "dur_ms", ms, "err", err)
+		log.Warn("turn failed", "turn", kind, "decision", "verify what is there", "dur_ms", rep.MS, "err", err)
 	}
 	if kind == dreamcore.Build || kind == dreamcore.Edit {
 		r.noteToolRuns(ctx, sb, kind, log)
 	}
-	return ms, nil
+	return rep, nil
 }
 
 // noteToolRuns logs which tools the agent ran, as the box tells it.
