@@ -167,7 +167,7 @@ func (j *job) reword(file string, plan *recipe.Plan) error {
 	if err != nil || old == "" {
 		return err
 	}
-	now := plan.RewordPage(old)
+	now := plan.RewordPage(old, j.lang)
 	if now == old {
 		return nil
 	}

@@ -25,6 +25,9 @@ func (j *job) edit() (string, error) {
 		return j.say("build.unreadable", "file", recipe.GameFile), nil
 	}
 	if len(plan.Files) == 0 && len(plan.Orders) == 0 {
+		if len(plan.Refused) > 0 {
+			return j.refused(plan), nil
+		}
 		return j.say("edit.nothing"), nil
 	}
 	if err := j.keep(); err != nil {
@@ -42,7 +45,20 @@ func (j *job) edit() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return j.say("edit.done", "list", j.changes(plan)) + " " + j.verdict(left) + " " + j.say("done.honest"), nil
+	said := j.say("edit.done", "list", j.changes(plan))
+	if len(plan.Refused) > 0 {
+		said += " " + j.refused(plan)
+	}
+	return said + " " + j.verdict(left) + " " + j.say("done.honest"), nil
+}
+
+// refused says what was asked and understood, and could not be done.
+func (j *job) refused(p *recipe.Plan) string {
+	names := make([]string, len(p.Refused))
+	for i, means := range p.Refused {
+		names[i] = j.say("means." + means)
+	}
+	return j.say("edit.refused", "list", strings.Join(names, j.say("and")))
 }
 
 // change plans what the wish asks to change.

@@ -3,6 +3,7 @@ package offline_test
 import (
 	"bytes"
 	"encoding/json"
+	"html"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -74,8 +75,9 @@ func TestJob(t *testing.T) {
 			if lang := dreamcore.DetectLang(test.wish); !strings.Contains(last, game.Title[lang]) {
 				t.Errorf("the last words do not name the title %q: %s", game.Title[lang], last)
 			}
-			if !strings.Contains(a.box.file("index.html"), game.Title["en"]) {
-				t.Error("the page keeps the template's title")
+			lang := dreamcore.DetectLang(test.wish)
+			if page := html.UnescapeString(a.box.file("index.html")); !strings.Contains(page, "<title>"+game.Title[lang]+"</title>") || !strings.Contains(page, `<html lang="`+string(lang)) {
+				t.Errorf("the page has another title or language than %q:\n%.200s", game.Title[lang], page)
 			}
 			if spec := a.box.file("spec.md"); !strings.Contains(spec, test.wish) {
 				t.Errorf("the spec does not hold the wish:\n%s", spec)

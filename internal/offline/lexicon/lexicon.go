@@ -95,7 +95,7 @@ type Defaults struct {
 	Title dreamcore.Localized `json:"title"`
 	// Targets are words for the parts of a game: "hero", "foes", "prizes", "scenery".
 	Targets map[string]Words `json:"targets"`
-	// Change holds the verbs of a change: "replace", "add", "remove", "call".
+	// Change holds the verbs of a change: "replace", "instead", "add", "remove", "call".
 	Change map[string]Words `json:"change"`
 }
 

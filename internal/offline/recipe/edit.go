@@ -35,6 +35,7 @@ func (c *Cook) Edit(m Manifest, files map[string][]byte, w wish.Wish) (*Plan, er
 	e.places()
 	e.titles()
 	e.plan.rename(e.game)
+	e.plan.Title = titleOf(e.game, e.m, e.plan.Title)
 	var err error
 	if e.plan.Calm, err = written(docs); err != nil {
 		return nil, err
@@ -57,7 +58,9 @@ type editor struct {
 
 	parts    []*slot
 	mentions []mention
-	factors  map[string]float64 // for the numbers, by meaning
+	fresh    []wish.Mention       // things that are not in the game yet, or merely stand about
+	counted  map[string]wish.Part // of these, those of which there shall be more or fewer, by key
+	factors  map[string]float64   // for the numbers, by meaning
 }
 
 // slot is a slot of the manifest with what is in it.
@@ -115,8 +118,13 @@ func (e *editor) point() {
 		e.mentions = append(e.mentions, mention{h.Start, h.End, parts[h.ID], nil})
 	}
 	for _, m := range e.Index.Scan(e.w.Text) {
-		if s := e.holding(m.Thing); s != nil {
+		s := e.holding(m.Thing)
+		if s != nil {
 			e.mentions = append(e.mentions, mention{m.Start, m.End, s.part, s})
+		}
+		named := slices.ContainsFunc(e.mentions, func(x mention) bool { return x.slot == nil && x.start == m.Start })
+		if !named && (s == nil || s.part == wish.Scenery) {
+			e.fresh = append(e.fresh, m)
 		}
 	}
 }
@@ -135,21 +143,49 @@ func (e *editor) holding(t wish.Thing) *slot {
 func (e *editor) nearest(h lexicon.Hit) (mention, bool) {
 	best, distance := mention{}, 1<<30
 	for _, m := range e.mentions {
-		d := max(m.start-h.End, h.Start-m.end, 0)
-		if d < distance {
+		if d := apart(h, m.start, m.end); d < distance {
 			best, distance = m, d
 		}
 	}
 	return best, distance < 1<<30
 }
 
+// nearestFresh is the closest thing that has no part in the game yet.
+func (e *editor) nearestFresh(h lexicon.Hit) (wish.Mention, bool) {
+	best, distance := wish.Mention{}, 1<<30
+	for _, m := range e.fresh {
+		if d := apart(h, m.Start, m.End); d < distance {
+			best, distance = m, d
+		}
+	}
+	return best, distance < 1<<30
+}
+
+// apart is how many bytes stand between two places in the text.
+func apart(h lexicon.Hit, start, end int) int { return max(start-h.End, h.Start-end, 0) }
+
 // counts reads "more stars", "fewer enemies", "no enemies".
 func (e *editor) counts() {
 	e.factors = map[string]float64{}
+	e.counted = map[string]wish.Part{}
 	numberOf := map[wish.Part]string{wish.Foe: "foes", wish.Prize: "prizes"}
 	for _, h := range e.Lexicon.FindAmounts(e.w.Text) {
 		a := e.Lexicon.Amounts[h.ID]
-		if m, ok := e.nearest(h); ok && a.Count && numberOf[m.part] != "" {
+		if !a.Count {
+			continue
+		}
+		m, ok := e.nearest(h)
+		if t, near := e.nearestFresh(h); near && (!ok || numberOf[m.part] == "" || apart(h, t.Start, t.End) < apart(h, m.start, m.end)) {
+			// More of what is not to be had yet: it becomes what there is more of.
+			part := wish.Prize
+			if t.Animate() {
+				part = wish.Foe
+			}
+			e.counted[t.Key()] = part
+			e.factors[numberOf[part]] = a.Factor
+			continue
+		}
+		if ok && numberOf[m.part] != "" {
 			e.factors[numberOf[m.part]] = a.Factor
 		}
 	}
@@ -173,12 +209,22 @@ func (e *editor) counts() {
 // things puts new things into slots: into the one that the text names beside a
 // verb of replacing, else into one of the part that it speaks of.
 func (e *editor) things() {
-	replacing := slices.ContainsFunc(e.Lexicon.FindChanges(e.w.Text), func(h lexicon.Hit) bool { return h.ID == "replace" })
+	said := func(id string) bool {
+		return slices.ContainsFunc(e.Lexicon.FindChanges(e.w.Text), func(h lexicon.Hit) bool { return h.ID == id })
+	}
+	replacing := said("replace") || said("instead")
+	e.another(replacing, said("instead"))
 	for _, group := range []struct {
 		part wish.Part
 		cast []wish.Cast
 	}{{wish.Hero, e.w.Heroes}, {wish.Foe, e.w.Foes}, {wish.Prize, e.w.Prizes}, {wish.Scenery, e.w.Scenery}} {
 		for _, c := range group.cast {
+			if part, ok := e.counted[c.Key()]; ok {
+				if i := slices.IndexFunc(e.parts, func(s *slot) bool { return s.part == part && !s.new }); i >= 0 {
+					e.put(e.parts[i], c)
+				}
+				continue
+			}
 			if held := e.holding(c.Thing); held != nil {
 				if (c.Colour != "" || c.Look != "") && sameThing(held.now.Thing, held.was) {
 					held.now.Colour, held.now.Look, held.new = c.Colour, c.Look, true
@@ -193,6 +239,29 @@ func (e *editor) things() {
 	for _, s := range e.parts {
 		if s.new {
 			e.plan.order(s.Slot, s.now, "")
+		}
+	}
+}
+
+// another replaces the hero when the text replaces one thing by another and
+// the game has neither: whoever speaks of a cat that the game calls otherwise
+// means the one that is played.
+func (e *editor) another(replacing, instead bool) {
+	if !replacing || len(e.mentions) > 0 || len(e.fresh) < 2 || len(e.parts) == 0 || e.parts[0].part != wish.Hero {
+		return
+	}
+	by := e.fresh[len(e.fresh)-1]
+	if instead {
+		by = e.fresh[0]
+	}
+	w := &e.w
+	for _, list := range [][]wish.Cast{w.Heroes, w.Foes, w.Prizes, w.Scenery} {
+		for _, c := range list {
+			if c.Key() == by.Key() {
+				e.put(e.parts[0], c)
+				w.Heroes, w.Foes, w.Prizes, w.Scenery = nil, nil, nil, nil
+				return
+			}
 		}
 	}
 }
@@ -401,4 +470,42 @@ func (e *editor) meanings() {
 			note(r.Means)
 		}
 	}
+	e.refuse()
+}
+
+// refuse remembers what was asked and understood, but cannot be done: the game
+// has no such number or rule, or it is at its limit.
+func (e *editor) refuse() {
+	deny := func(means ...string) {
+		if len(means) == 0 || slices.ContainsFunc(means, func(m string) bool { return slices.Contains(e.plan.Changed, m) }) {
+			return
+		}
+		if !slices.Contains(e.plan.Refused, means[0]) {
+			e.plan.Refused = append(e.plan.Refused, means[0])
+		}
+	}
+	for _, means := range []string{"foes", "prizes"} {
+		if _, asked := e.factors[means]; asked && len(e.w.Said) == 0 {
+			deny(means)
+		}
+	}
+	for _, id := range e.w.Said {
+		a := e.Lexicon.Amounts[id]
+		if a.Look != "" && len(e.plan.Orders) > 0 {
+			continue // it was said of a picture
+		}
+		deny(append(keysOf(a.Numbers), keysOf(a.Rules)...)...)
+	}
+}
+
+// titleOf is the title as it stands in the game now.
+func titleOf(doc *document, m Manifest, was dreamcore.Localized) dreamcore.Localized {
+	title := maps.Clone(was)
+	for _, pointer := range m.Change.Titles {
+		lang := dreamcore.Lang(pointer[strings.LastIndexByte(pointer, '/')+1:])
+		if now, ok := doc.changes[pointer].(string); ok && title != nil {
+			title[lang] = now
+		}
+	}
+	return title
 }

@@ -56,6 +56,20 @@ func TestEdit(t *testing.T) {
 		{"ネコを犬に変えて", "hero", hero("dog")},
 		{"把猫换成兔子", "hero", hero("rabbit")},
 		{"replace the bats with dragons", "foe-1", func(g game) bool { return g.Foes[0].Name["en"] == "dragon" && g.Hero.Name["en"] == "cat" }},
+		{"把猫变成蓝色的狗", "hero", hero("dog")},
+		{"turn the cat into a blue dog", "hero", hero("dog")},
+		{"猫を青い犬に変えて", "hero", hero("dog")},
+		{"turn the fox into a blue dog", "hero", hero("dog")}, // a fox is not in the game
+		{"把老鼠变成蓝色的狗", "hero", hero("dog")},
+		{"用狗代替老鼠", "hero", hero("dog")},
+		{"もっと星を", "", more("prizes")},
+		{"多一些星星", "", more("prizes")},
+		{"more candles", "prize-1", func(g game) bool {
+			return g.Numbers["prizes"] > base.Numbers["prizes"] && g.Prizes[0].Name["en"] == "candle"
+		}},
+		{"もっとろうそくを", "prize-1", func(g game) bool {
+			return g.Numbers["prizes"] > base.Numbers["prizes"] && g.Prizes[0].Name["en"] == "candle"
+		}},
 		{"add ghosts", "foe-2", func(g game) bool { return g.Foes[1].Name["en"] == "ghost" && g.Hero.Name["en"] == "cat" }},
 		{"add a time limit", "", func(g game) bool { return g.Rules["timed"] }},
 		{"夜にして", "", func(g game) bool { return g.Rules["night"] && g.Palette["sky"] != base.Palette["sky"] }},
@@ -95,7 +109,7 @@ func TestEdit(t *testing.T) {
 	if got := read(p.Files[GameFile]).Title; got["ja"] != w.Title {
 		t.Errorf("the title is %v", got)
 	}
-	if page := p.RewordPage("<title>" + base.Title["en"] + "</title>"); page != "<title>Moon &#34;Cat&#34; &lt;b&gt;</title>" {
+	if page := p.RewordPage("<title>"+base.Title["en"]+"</title>", "en"); page != "<title>Moon &#34;Cat&#34; &lt;b&gt;</title>" {
 		t.Errorf("the page is %s", page)
 	}
 }

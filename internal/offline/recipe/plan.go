@@ -27,6 +27,7 @@ type Plan struct {
 	Orders  []Order
 	Renames []Rename
 	Changed []string // what of numbers and rules changed, by meaning
+	Refused []string // what an edit asked for and the game has no room for, by meaning
 }
 
 // Order is one picture to make.
