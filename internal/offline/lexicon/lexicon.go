@@ -59,6 +59,7 @@ type Place struct {
 	Implied []string            `json:"implied"` // activities whose title says the place already
 	Mood    bool                `json:"mood"`    // rather a time or a weather than a place
 	Hero    []string            `json:"hero"`    // who lives there
+	Home    []string            `json:"home"`    // whose game happens there when a wish names no place
 	Foes    []string            `json:"foes"`
 	Prizes  []string            `json:"prizes"`
 	Scenery []string            `json:"scenery"`

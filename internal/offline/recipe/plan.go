@@ -102,16 +102,12 @@ func written(docs map[string]*document) (map[string][]byte, error) {
 // those that go with what one does and where. What the template has already
 // stays where the wish names it or where it belongs to what one does.
 func (c *Cook) fill(p *Plan, m Manifest, w wish.Wish, now map[string]wish.Thing) {
-	p.Place = c.placeOf(w)
-	place := c.Lexicon.Places[p.Place]
 	var heroes, foes, prizes []string
 	if len(w.Places) > 0 {
-		heroes = place.Hero
+		heroes = c.Lexicon.Places[w.Places[0]].Hero
 	}
 	for _, id := range w.Activities {
-		a := c.Lexicon.Activities[id]
-		heroes = append(slices.Clone(heroes), a.Hero...)
-		foes, prizes = append(foes, a.Foes...), append(prizes, a.Prizes...)
+		heroes = append(slices.Clone(heroes), c.Lexicon.Activities[id].Hero...)
 	}
 	d := c.Lexicon.Defaults
 	f := &filler{Cook: c, now: now, used: map[string]bool{}}
@@ -124,12 +120,25 @@ func (c *Cook) fill(p *Plan, m Manifest, w wish.Wish, now map[string]wish.Thing)
 		f.used[t.Key()] = true
 	}
 	p.Hero = f.hero(w.Heroes, append(slices.Clone(heroes), w.Turned("hero", d.Heroes)...))
+	p.Place = c.placeOf(w, p.Hero)
+	place := c.Lexicon.Places[p.Place]
+	for _, id := range w.Activities {
+		a := c.Lexicon.Activities[id]
+		if a.Place == p.Place {
+			foes = append(foes, a.Foes...) // these belong to the place too
+		}
+		prizes = append(prizes, a.Prizes...)
+	}
+	foes, prizes = append(foes, place.Foes...), append(prizes, place.Prizes...)
+	for _, id := range w.Activities {
+		foes = append(foes, c.Lexicon.Activities[id].Foes...)
+	}
 	if p.Hero.Colour == "" && sameThing(p.Hero.Thing, now[m.Change.Hero.Name]) {
 		// The template's own hero was asked for: it comes in another colour.
 		p.Hero.Colour = w.Turned("hero colour", keysOf(c.Lexicon.Colours))[0]
 	}
-	p.Foes = f.slots(m.Change.Foes, w.Foes, append(foes, place.Foes...), w.Turned("foe", d.Foes))
-	p.Prizes = f.slots(m.Change.Prizes, w.Prizes, append(prizes, place.Prizes...), w.Turned("prize", d.Prizes))
+	p.Foes = f.slots(m.Change.Foes, w.Foes, foes, w.Turned("foe", d.Foes))
+	p.Prizes = f.slots(m.Change.Prizes, w.Prizes, prizes, w.Turned("prize", d.Prizes))
 	friends := w.Scenery
 	if len(w.Heroes) > 1 {
 		friends = append(slices.Clone(w.Heroes[1:]), friends...)
@@ -233,10 +242,18 @@ func (c *Cook) present(m Manifest, doc *document) map[string]wish.Thing {
 	return all
 }
 
-// placeOf is the place of the wish, or one that suits what one does.
-func (c *Cook) placeOf(w wish.Wish) string {
+// placeOf is the place of the wish, or where its hero is at home, or what else
+// it names; else one that suits what one does.
+func (c *Cook) placeOf(w wish.Wish, hero wish.Cast) string {
 	if len(w.Places) > 0 {
 		return w.Places[0]
+	}
+	for _, list := range [][]wish.Cast{w.Heroes, w.Foes, w.Prizes, {hero}} {
+		for _, t := range list {
+			if id := c.homeOf(t.Thing); id != "" {
+				return id
+			}
+		}
 	}
 	var fit []string
 	for _, id := range c.Lexicon.Defaults.Places {
@@ -251,6 +268,21 @@ func (c *Cook) placeOf(w wish.Wish) string {
 		fit = c.Lexicon.Defaults.Places
 	}
 	return fit[w.Pick("place", len(fit))]
+}
+
+// homeOf is the place where a thing is at home, or "".
+func (c *Cook) homeOf(t wish.Thing) string {
+	for _, id := range keysOf(c.Lexicon.Places) {
+		for _, name := range c.Lexicon.Places[id].Home {
+			if name == t.Key() {
+				return id
+			}
+			if found, ok := c.Index.Lookup(name); ok && found.Key() == t.Key() {
+				return id
+			}
+		}
+	}
+	return ""
 }
 
 // title makes a title in each language from what one does, with whom and where.
