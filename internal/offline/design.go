@@ -33,7 +33,7 @@ const (
 // spec is the design in the language of the wish; the first two lines are read
 // by the host.
 func (j *job) spec(w wish.Wish, e recipe.Entry) string {
-	d := j.model.cook.Design(w)
+	d := j.model.cook.Design(w, e)
 	head := "template: " + e.Tag
 	if e.Tag == noTemplate {
 		head += "\ncontrols: " + e.Controls

@@ -32,6 +32,8 @@ type Activity struct {
 	Role string `json:"role"`
 	// Common marks what is done in games of every kind, and so tells little.
 	Common bool `json:"common"`
+	// Promise marks what only a game that is about it may have in its title.
+	Promise bool `json:"promise"`
 	// Look is how a hero that does it is pictured, in English: "flying".
 	Look    string              `json:"look"`
 	Title   dreamcore.Localized `json:"title"`
@@ -94,6 +96,8 @@ type Defaults struct {
 	Dimensions map[string]Words `json:"dimensions"`
 	// Title is the title of a game of which one does not know what one does.
 	Title dreamcore.Localized `json:"title"`
+	// Prize is the same where the wish names what to get.
+	Prize dreamcore.Localized `json:"prize"`
 	// Targets are words for the parts of a game: "hero", "foes", "prizes", "scenery".
 	Targets map[string]Words `json:"targets"`
 	// Change holds the verbs of a change: "replace", "instead", "add", "remove", "call".

@@ -86,7 +86,7 @@ func TestChoose(t *testing.T) {
 		if !ok || test.tag != "" && e.Tag != test.tag {
 			t.Errorf("%q gets %s, want %s (%v, places %v)", test.wish, e.Tag, test.tag, w.Activities, w.Places)
 		}
-		hero := c.Design(w).Hero
+		hero := c.Design(w, e).Hero
 		if hero.Key() == "" || test.hero != "" && hero.Names["en"] != test.hero {
 			t.Errorf("%q gets the hero %q, want %q", test.wish, hero.Names["en"], test.hero)
 		}

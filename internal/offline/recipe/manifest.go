@@ -6,15 +6,18 @@ import (
 	"strings"
 
 	"dreamcore"
+	"dreamcore/internal/offline/lexicon"
 )
 
 // Manifest is the part of a template.json that says what a wish may change. It
 // is read leniently: in the box it is a file that anybody may have touched.
 type Manifest struct {
-	Tag    string              `json:"tag"`
-	Title  dreamcore.Localized `json:"title"`
-	Genre  string              `json:"genre"`
-	Change struct {
+	Tag     string              `json:"tag"`
+	Title   dreamcore.Localized `json:"title"`
+	Summary dreamcore.Localized `json:"summary"`
+	Words   lexicon.Words       `json:"words"`
+	Genre   string              `json:"genre"`
+	Change  struct {
 		Titles  []string          `json:"titles"`
 		Hero    Slot              `json:"hero"`
 		Foes    []Slot            `json:"foes"`

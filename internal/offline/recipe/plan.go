@@ -66,7 +66,7 @@ func (c *Cook) Make(m Manifest, files map[string][]byte, w wish.Wish) (*Plan, er
 	}
 	p := &Plan{}
 	c.fill(p, m, w, c.present(m, docs[GameFile]))
-	p.Title = c.title(p, w)
+	p.Title = c.title(p, w, c.deeds(m))
 	c.names(p, m, docs[GameFile])
 	c.palette(p, m, w, docs[GameFile])
 	c.pictures(p, m, w)
@@ -285,35 +285,53 @@ func (c *Cook) homeOf(t wish.Thing) string {
 	return ""
 }
 
-// title makes a title in each language from what one does, with whom and where.
-func (c *Cook) title(p *Plan, w wish.Wish) dreamcore.Localized {
+// deeds are the activities that a title of this game may speak of.
+type deeds map[string]bool
+
+// deeds are what the game is about by its title and summary, and what its words
+// speak of besides, but for what would promise a game of another kind.
+func (c *Cook) deeds(m Manifest) deeds {
+	d := deeds{}
+	for _, lang := range dreamcore.Langs {
+		for _, h := range c.Lexicon.FindActivities(m.Title[lang] + ". " + m.Summary[lang]) {
+			d[h.ID] = true
+		}
+		for _, h := range c.Lexicon.FindActivities(strings.Join(m.Words[lang], ", ")) {
+			d[h.ID] = d[h.ID] || !c.Lexicon.Activities[h.ID].Promise
+		}
+	}
+	return d
+}
+
+// title makes a title in each language from the hero, what one does in this
+// game, and where. What the wish asks for and the game is not is left out.
+func (c *Cook) title(p *Plan, w wish.Wish, does deeds) dreamcore.Localized {
 	if w.Title != "" {
 		return dreamcore.Localized{dreamcore.English: w.Title, dreamcore.Japanese: w.Title, dreamcore.Chinese: w.Title}
 	}
+	pattern, deed := c.Lexicon.Defaults.Title, ""
+	if len(w.Prizes) > 0 && len(p.Prizes) > 0 {
+		pattern = c.Lexicon.Defaults.Prize
+	}
+	for _, id := range w.Activities {
+		if a := c.Lexicon.Activities[id]; does[id] && a.Title.In(dreamcore.English) != "" && p.names(a) {
+			pattern, deed = a.Title, id
+			break
+		}
+	}
 	title := dreamcore.Localized{}
 	for _, lang := range dreamcore.Langs {
-		pattern := c.Lexicon.Defaults.Title.In(lang)
-		implied := false
-		for _, id := range w.Activities {
-			if a := c.Lexicon.Activities[id]; a.Title.In(lang) != "" && p.names(a) {
-				pattern = a.Title.In(lang)
-				break
-			}
-		}
+		text := pattern.In(lang)
 		if len(w.Places) > 0 {
-			place := c.Lexicon.Places[w.Places[0]]
-			for _, id := range w.Activities {
-				implied = implied || slices.Contains(place.Implied, id)
-			}
-			if !implied {
-				pattern = strings.ReplaceAll(place.Title.In(lang), "{title}", pattern)
+			if place := c.Lexicon.Places[w.Places[0]]; !slices.Contains(place.Implied, deed) {
+				text = strings.ReplaceAll(place.Title.In(lang), "{title}", text)
 			}
 		}
 		title[lang] = strings.NewReplacer(
 			"{hero}", c.headline(p.Hero, lang, false),
 			"{foe}", c.headline(first(p.Foes, p.Hero), lang, true),
 			"{prize}", c.headline(first(p.Prizes, p.Hero), lang, true),
-		).Replace(pattern)
+		).Replace(text)
 	}
 	return title
 }
@@ -344,14 +362,18 @@ func (c *Cook) headline(cast wish.Cast, lang dreamcore.Lang, many bool) string {
 	return capital(name)
 }
 
-// Design is the plan for a game whose template is not chosen yet: one foe, one
-// prize, one thing to see.
-func (c *Cook) Design(w wish.Wish) *Plan {
-	var m Manifest
+// Design is the plan for a game of which only the line of the catalogue is
+// known: one foe, one prize, one thing to see.
+func (c *Cook) Design(w wish.Wish, e Entry) *Plan {
+	m := Manifest{
+		Title:   dreamcore.Localized{dreamcore.English: e.Title},
+		Summary: dreamcore.Localized{dreamcore.English: e.Summary},
+		Words:   lexicon.Words{dreamcore.English: e.Words},
+	}
 	one := []Slot{{}}
 	m.Change.Foes, m.Change.Prizes, m.Change.Scenery = one, one, one
 	p := &Plan{}
 	c.fill(p, m, w, nil)
-	p.Title = c.title(p, w)
+	p.Title = c.title(p, w, c.deeds(m))
 	return p
 }

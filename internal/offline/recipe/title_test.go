@@ -1,0 +1,48 @@
+package recipe
+
+import (
+	"strings"
+	"testing"
+
+	"dreamcore"
+)
+
+// A title promises no kind of game that the template is not.
+func TestTitleIsHonest(t *testing.T) {
+	c, r := kitchen(t)
+	all := skeletons(t)
+	for _, test := range []struct{ wish, word string }{
+		{"quiz about planets", "Quiz"}, {"恐竜クイズ", "クイズ"}, {"动物问答", "问答"},
+		{"a bear that paints", "Paint"}, {"絵を描くクマ", "おえかき"},
+		{"a cat delivers letters on a bicycle", "Rescue"}, {"a cat delivers letters on a bicycle", "Bicycle"},
+		{"a cat rides a bicycle", "Riding"}, {"a panda plays the piano and dances", "Danc"},
+		{"a cat bakes bread", "Chef"}, {"chess with frogs", "Board"}, {"soccer with dogs", "League"},
+	} {
+		for tag, s := range all {
+			p, err := c.Make(s.manifest, s.files, r.Read(test.wish, dreamcore.DetectLang(test.wish)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, title := range p.Title {
+				if strings.Contains(title, test.word) {
+					t.Errorf("%s, %q is called %q", tag, test.wish, title)
+				}
+			}
+		}
+	}
+	for _, test := range []struct{ wish, tag, title string }{
+		{"a cat flies through the sky", "2d/sky-flyer", "Flying Cat"},
+		{"a fox race", "2d/circuit-racer", "Fox Grand Prix"},
+		{"a bear tapping", "2d/peek-a-bonk", "Tap the"},
+		{"an owl in a maze", "2d/maze-treasure", "Owl in the Maze"},
+	} {
+		s := all[test.tag]
+		p, err := c.Make(s.manifest, s.files, r.Read(test.wish, "en"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(p.Title["en"], test.title) {
+			t.Errorf("%s, %q is called %q, want %q", test.tag, test.wish, p.Title["en"], test.title)
+		}
+	}
+}
