@@ -104,7 +104,7 @@ func openStage(t *testing.T, wildcard bool, change ...func(*Config)) *testStage 
 	if err != nil {
 		t.Fatal(err)
 	}
-	desk := studio.New(studio.Config{Store: s.db, Queue: noQueue{s.db}, Canceller: noQueue{s.db}, PerCreator: 5, Log: log})
+	desk := studio.New(studio.Config{Store: s.db, Queue: noQueue{s.db}, Canceller: noQueue{s.db}, PerCreator: 5, Queued: 100, Log: log})
 	s.config = Config{Origin: s.app, PostsPerMinute: 1000}
 	for _, f := range change {
 		f(&s.config)
