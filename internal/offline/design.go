@@ -43,7 +43,7 @@ func (j *job) spec(w wish.Wish, e recipe.Entry) string {
 		"",
 		"# " + d.Title.In(j.lang),
 		"",
-		j.say("spec.wish") + " " + strings.Join(strings.Fields(w.Text), " "),
+		j.say("spec.wish") + " " + strings.Join(strings.Fields(j.wish), " "),
 		"",
 		"- " + j.say("spec.hero", "name", d.Hero.Names.In(j.lang)),
 		"- " + j.say("spec.foes", "names", j.listed(d.Foes)),

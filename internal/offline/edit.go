@@ -89,7 +89,7 @@ var quoted = regexp.MustCompile(`["“「『《']([^"”」』》']{1,40})["”�
 func (j *job) titleIn(w wish.Wish) string {
 	for _, h := range j.model.cook.Lexicon.FindChanges(w.Text) {
 		if h.ID == "call" {
-			if m := quoted.FindStringSubmatch(w.Text); m != nil {
+			if m := quoted.FindStringSubmatch(j.wish); m != nil {
 				return strings.TrimSpace(m[1])
 			}
 		}

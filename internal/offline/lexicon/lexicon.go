@@ -168,8 +168,8 @@ func Load() (*Lexicon, error) {
 	for lang, classes := range l.Grammar {
 		var f Finder
 		for class, words := range classes {
-			if class == "irregular" || class == "unchanging" {
-				continue // no class of words, but plurals of any
+			if class == "irregular" || class == "unchanging" || class == "short" || class == "foreign" {
+				continue // no class of words, but plurals of any, or lists for the reader
 			}
 			f.add(class, Words{lang: words}, false)
 		}

@@ -38,6 +38,10 @@ func (p *parser) read(sentence string) {
 	if lang != dreamcore.English && p.wish.Lang != dreamcore.English {
 		lang = p.wish.Lang // Japanese written without kana looks Chinese
 	}
+	if lang == dreamcore.English && p.foreign(sentence) {
+		p.exact(sentence)
+		return
+	}
 	atoms := p.atoms(sentence, lang)
 	for _, a := range atoms {
 		if a.activity != "" && !slices.Contains(p.wish.Activities, a.activity) {
@@ -79,12 +83,29 @@ func (p *parser) read(sentence string) {
 	p.size, p.count = "", ""
 }
 
+// exact takes the things alone out of a sentence whose language is none of ours.
+func (p *parser) exact(sentence string) {
+	for _, m := range p.index.Scan(sentence) {
+		if !p.meant(m, sentence[m.Start:m.End], true) {
+			continue
+		}
+		part := Hero
+		if len(p.wish.Heroes) > 0 {
+			part = ""
+		}
+		p.cast(part, m.Thing)
+	}
+}
+
 // atoms lays all that is known over the sentence; where stretches overlap, the
 // longest stands, and equals are one atom that may be any of them.
 func (p *parser) atoms(sentence string, lang dreamcore.Lang) []atom {
 	var all []atom
 	irregular := p.lex.Grammar[dreamcore.English]["irregular"]
 	for _, m := range p.index.Scan(sentence) {
+		if !p.meant(m, sentence[m.Start:m.End], false) {
+			continue
+		}
 		t := m.Thing.Called(sentence[m.Start:m.End], lang, irregular)
 		all = append(all, atom{start: m.Start, end: m.End, thing: &t})
 	}

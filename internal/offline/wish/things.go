@@ -9,7 +9,7 @@ type Words struct{}
 func (Words) Scan(text string) []Mention {
 	var all []Mention
 	for _, m := range words.Scan(text) {
-		all = append(all, Mention{thingOf(m.Entry), m.Start, m.End})
+		all = append(all, Mention{thingOf(m.Entry), m.Start, m.End, m.Rank <= words.Name})
 	}
 	return all
 }

@@ -61,6 +61,7 @@ func (t Thing) Animate() bool {
 type Mention struct {
 	Thing
 	Start, End int
+	Exact      bool // the text gives a name of the thing, not merely a word about it
 }
 
 // Index knows the names of things.
@@ -127,7 +128,9 @@ const MaxBytes = 4000
 // may be in another.
 func (r *Reader) Read(text string, lang dreamcore.Lang) Wish {
 	text = clip(strings.ToValidUTF8(text, " "))
-	w := Wish{Text: text, Lang: lang, Seed: hash(text)}
+	seed := hash(text)
+	text = plain(text)
+	w := Wish{Text: text, Lang: lang, Seed: seed}
 	p := &parser{lex: r.Lexicon, index: r.Index, wish: &w}
 	for _, s := range sentences(text) {
 		p.read(s)

@@ -91,6 +91,9 @@ var common string
 //go:embed stop.txt
 var stop string
 
+//go:embed clumsy.txt
+var clumsy string
+
 type posting struct {
 	entry *Entry
 	rank  Rank
@@ -102,8 +105,9 @@ type index struct {
 	terms    map[string][]posting
 	emoji    map[string]posting
 	stop     map[string]bool
-	maxRunes int // of a term without spaces
-	maxWords int // of a term with spaces
+	clumsy   []string // what marks a name that nobody calls a thing by, between spaces
+	maxRunes int      // of a term without spaces
+	maxWords int      // of a term with spaces
 }
 
 var load = sync.OnceValue(func() *index {
@@ -127,6 +131,11 @@ func read() (*index, error) {
 		for _, w := range strings.Fields(line) {
 			ix.stop[key(w)] = true
 			ix.measure(key(w))
+		}
+	}
+	for line := range strings.Lines(clumsy) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			ix.clumsy = append(ix.clumsy, " "+line+" ")
 		}
 	}
 	for number, line := range strings.Split(common, "\n") {
@@ -236,9 +245,14 @@ func (ix *index) readAnnotation(line string) error {
 		Concept: strings.ToLower(f[2]), Emoji: f[0], Picture: pictureOf(f[0]), Kind: Kind(f[1]),
 		Names: dreamcore.Localized{}, Keywords: map[dreamcore.Lang][]string{},
 	}
+	padded := " " + strings.NewReplacer(":", " ", "(", " ", ")", " ").Replace(e.Concept) + " "
+	unnamed := slices.ContainsFunc(ix.clumsy, func(c string) bool { return strings.Contains(padded, c) })
 	for i, lang := range []dreamcore.Lang{dreamcore.English, dreamcore.Japanese, dreamcore.Chinese} {
 		name := f[2+2*i]
 		e.Names[lang] = name
+		if unnamed {
+			continue
+		}
 		ix.add(name, e, Name)
 		for _, k := range strings.Split(f[3+2*i], "|") {
 			if k == "" || k == name {
