@@ -289,16 +289,31 @@ func (c *Cook) homeOf(t wish.Thing) string {
 type deeds map[string]bool
 
 // deeds are what the game is about by its title and summary, and what its words
-// speak of besides, but for what would promise a game of another kind.
+// speak of besides, but for what would promise a game of another kind. Two
+// languages must say so, where there are as many: one alone may use a verb for
+// something else ("before it gets away").
 func (c *Cook) deeds(m Manifest) deeds {
-	d := deeds{}
+	votes, languages := map[string]int{}, 0
 	for _, lang := range dreamcore.Langs {
+		if m.Summary[lang] != "" {
+			languages++
+		}
+		said := deeds{}
 		for _, h := range c.Lexicon.FindActivities(m.Title[lang] + ". " + m.Summary[lang]) {
-			d[h.ID] = true
+			said[h.ID] = true
 		}
 		for _, h := range c.Lexicon.FindActivities(strings.Join(m.Words[lang], ", ")) {
-			d[h.ID] = d[h.ID] || !c.Lexicon.Activities[h.ID].Promise
+			said[h.ID] = said[h.ID] || !c.Lexicon.Activities[h.ID].Promise
 		}
+		for id, yes := range said {
+			if yes {
+				votes[id]++
+			}
+		}
+	}
+	d := deeds{}
+	for id, n := range votes {
+		d[id] = n >= min(2, languages)
 	}
 	return d
 }

@@ -30,6 +30,10 @@ func TestTitleIsHonest(t *testing.T) {
 			}
 		}
 	}
+	bonk := all["2d/peek-a-bonk"]
+	if d := c.deeds(bonk.manifest); !d["tap"] || d["escape"] || d["collect"] || d["quiz"] {
+		t.Errorf("where one taps one does %v", d)
+	}
 	for _, test := range []struct{ wish, tag, title string }{
 		{"a cat flies through the sky", "2d/sky-flyer", "Flying Cat"},
 		{"a fox race", "2d/circuit-racer", "Fox Grand Prix"},

@@ -89,6 +89,10 @@ func (p *parser) exact(sentence string) {
 		if !p.meant(m, sentence[m.Start:m.End], true) {
 			continue
 		}
+		if places := p.lex.FindPlaces(sentence[m.Start:m.End]); len(places) > 0 {
+			p.place(places[0].ID)
+			continue
+		}
 		part := Hero
 		if len(p.wish.Heroes) > 0 {
 			part = ""

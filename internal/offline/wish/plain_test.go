@@ -49,6 +49,9 @@ func TestReadWhatIsMeant(t *testing.T) {
 			t.Errorf("%q: the hero is %q, the others %q", test.wish, hero, others)
 		}
 	}
+	if w := r.Read("un pingouin dans la jungle", "en"); len(w.Heroes) > 0 || len(w.Places) != 1 || w.Places[0] != "jungle" {
+		t.Errorf("a place in a foreign wish: heroes %v, places %v", w.Heroes, w.Places)
+	}
 	a, b := r.Read("<b>a cat</b>", "en"), r.Read("a cat", "en")
 	if a.Seed == b.Seed || strings.ContainsAny(a.Text, "<>") {
 		t.Errorf("the text is %q, the seeds %d and %d", a.Text, a.Seed, b.Seed)
