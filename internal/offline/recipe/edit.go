@@ -35,6 +35,7 @@ func (c *Cook) Edit(m Manifest, files map[string][]byte, w wish.Wish) (*Plan, er
 	e.places()
 	e.titles()
 	e.plan.rename(e.game)
+	e.retitle()
 	e.plan.Title = titleOf(e.game, e.m, e.plan.Title)
 	var err error
 	if e.plan.Calm, err = written(docs); err != nil {
@@ -61,6 +62,7 @@ type editor struct {
 	fresh    []wish.Mention       // things that are not in the game yet, or merely stand about
 	counted  map[string]wish.Part // of these, those of which there shall be more or fewer, by key
 	factors  map[string]float64   // for the numbers, by meaning
+	byTitle  map[dreamcore.Lang]*Plan
 }
 
 // slot is a slot of the manifest with what is in it.
@@ -302,6 +304,8 @@ func (e *editor) put(s *slot, c wish.Cast) {
 		}
 		if s.part == wish.Hero {
 			e.replaceHero(e.plan, lang, s.now.Names[lang], now)
+		} else {
+			e.replaceHero(e.titled(lang), lang, s.now.Names[lang], now)
 		}
 		e.game.set(s.Name+"/"+string(lang), now)
 	}
@@ -423,23 +427,6 @@ func onlyTarget(e *editor) bool {
 	return len(e.Lexicon.FindColours(e.w.Text)) > 0
 }
 
-// titles gives the game the title that was asked for, word for word.
-func (e *editor) titles() {
-	if e.w.Title == "" {
-		return
-	}
-	for _, pointer := range e.m.Change.Titles {
-		var old string
-		if e.game.get(pointer, &old) {
-			e.plan.replaceTitle(old, e.w.Title)
-		}
-		e.game.set(pointer, e.w.Title)
-	}
-	e.plan.Title = dreamcore.Localized{
-		dreamcore.English: e.w.Title, dreamcore.Japanese: e.w.Title, dreamcore.Chinese: e.w.Title,
-	}
-}
-
 // meanings changes numbers and rules by what was said of them.
 func (e *editor) meanings() {
 	for means, f := range e.w.Numbers {
@@ -496,16 +483,4 @@ func (e *editor) refuse() {
 		}
 		deny(append(keysOf(a.Numbers), keysOf(a.Rules)...)...)
 	}
-}
-
-// titleOf is the title as it stands in the game now.
-func titleOf(doc *document, m Manifest, was dreamcore.Localized) dreamcore.Localized {
-	title := maps.Clone(was)
-	for _, pointer := range m.Change.Titles {
-		lang := dreamcore.Lang(pointer[strings.LastIndexByte(pointer, '/')+1:])
-		if now, ok := doc.changes[pointer].(string); ok && title != nil {
-			title[lang] = now
-		}
-	}
-	return title
 }

@@ -55,3 +55,26 @@ func TestEditRefuses(t *testing.T) {
 		}
 	}
 }
+
+// A title does not go on naming a prize that has been replaced.
+func TestEditRetitles(t *testing.T) {
+	c, r := kitchen(t)
+	s := skeletons(t)["2d/peek-a-bonk"]
+	made, err := c.Make(s.manifest, s.files, r.Read("a cat collects candles", "en"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if made.Title["en"] != "Cat and the Candles" {
+		t.Fatalf("the title is %q", made.Title["en"])
+	}
+	p, err := c.Edit(s.manifest, map[string][]byte{GameFile: made.Files[GameFile]}, r.Read("more stars", "en"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Title["en"] != "Cat and the Stars" || p.Title["ja"] != "ネコと星" || p.Title["zh"] != "猫和星星" {
+		t.Errorf("the titles are %v", p.Title)
+	}
+	if !strings.Contains(string(p.Files[GameFile]), `"Cat and the Stars"`) {
+		t.Error("the game keeps the old title")
+	}
+}
