@@ -27,8 +27,8 @@ func TestEveryGameKeepsToItself(t *testing.T) {
 		got, _ := l.Get(tag)
 		total := 0
 		for _, f := range got.Files() {
-			if strings.HasSuffix(f.Path, ".png") {
-				continue
+			if strings.HasSuffix(f.Path, ".png") || strings.HasSuffix(f.Path, ".LICENSE") {
+				continue // no page loads a licence; its text names addresses
 			}
 			total += len(f.Data)
 			if got.Dimension == "2d" && foreign.Match(f.Data) {
