@@ -5,6 +5,7 @@ package durable
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -74,20 +75,24 @@ func (e *Executor) Start(ctx context.Context) error {
 }
 
 // Enqueue makes the job durable. The same job twice is one; code Conflict for
-// one whose steps have ended.
+// one whose steps had ended before.
 func (e *Executor) Enqueue(_ context.Context, id dreamcore.JobID) error {
-	h, err := dbos.RunWorkflow(e.dbos, e.workflow, string(id), dbos.WithWorkflowID(string(id)), dbos.WithQueue(e.queue))
-	if err != nil {
+	// DBOS takes a workflow that has ended for one that was asked for again. It
+	// is asked before, not after: a short job may have ended by then.
+	if h, err := dbos.RetrieveWorkflow[string](e.dbos, string(id)); err == nil {
+		status, err := h.GetStatus()
+		if err != nil {
+			return fmt.Errorf("look at job %s: %w", id, err)
+		}
+		switch status.Status {
+		case dbos.WorkflowStatusSuccess, dbos.WorkflowStatusError, dbos.WorkflowStatusCancelled, dbos.WorkflowStatusMaxRecoveryAttemptsExceeded:
+			return dreamcore.Errorf(dreamcore.Conflict, "durable.enqueue", "the steps of job %s have ended as %s", id, status.Status)
+		}
+	} else if !errors.Is(err, dbos.ErrNonExistentWorkflow) {
+		return fmt.Errorf("look for job %s: %w", id, err)
+	}
+	if _, err := dbos.RunWorkflow(e.dbos, e.workflow, string(id), dbos.WithWorkflowID(string(id)), dbos.WithQueue(e.queue)); err != nil {
 		return fmt.Errorf("queue job %s: %w", id, err)
-	}
-	// DBOS takes a workflow that has ended for one that was asked for again.
-	status, err := h.GetStatus()
-	if err != nil {
-		return fmt.Errorf("look at job %s: %w", id, err)
-	}
-	switch status.Status {
-	case dbos.WorkflowStatusSuccess, dbos.WorkflowStatusError, dbos.WorkflowStatusCancelled, dbos.WorkflowStatusMaxRecoveryAttemptsExceeded:
-		return dreamcore.Errorf(dreamcore.Conflict, "durable.enqueue", "the steps of job %s have ended as %s", id, status.Status)
 	}
 	return nil
 }

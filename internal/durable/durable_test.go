@@ -113,8 +113,9 @@ func TestKilledHostGoesOnWithoutRunningFinishedStepsAgain(t *testing.T) {
 	}
 	_ = host.Wait() // it was killed: an error is right
 
-	done := make(chan struct{})
+	queued, done := make(chan struct{}), make(chan struct{})
 	e := open(t, dir, 1, func(ctx context.Context, s job.Steps, id dreamcore.JobID) error {
+		<-queued // else it may have ended before it is queued again, which is another case
 		one, err := s.Do(ctx, "one", func() ([]byte, error) { note(dir, "one"); return nil, errors.New("ran again") })
 		if err != nil || string(one) != "1" {
 			t.Errorf("step one: %q, %v", one, err)
@@ -126,6 +127,7 @@ func TestKilledHostGoesOnWithoutRunningFinishedStepsAgain(t *testing.T) {
 	if err := e.Enqueue(t.Context(), "job1"); err != nil { // as a restarted host does; the same job is one
 		t.Fatal(err)
 	}
+	close(queued)
 	wait(t, "the job's end", done)
 	if got := ran(t, dir); got != "one two-begun two" {
 		t.Errorf("ran %s", got)
