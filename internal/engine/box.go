@@ -42,16 +42,23 @@ type order struct {
 	private  bool // ports of the box need the traffic token
 }
 
-// box is a living sandbox. What a client may change is guarded by mu.
-type box struct {
+// blank is a computer that has booted and that nobody uses yet.
+type blank struct {
 	id      dreamcore.SandboxID
-	order   order
-	started time.Time
-	token   string // lets a client at the daemon inside
-	traffic string // lets a client at the box's own ports; "" when they are open
+	image   Image
 	machine *gvisor.Box
 	daemon  *http2.ClientConn
-	broken  chan struct{}   // closed when the control connection has broken
+	broken  chan struct{} // closed when the control connection has broken
+}
+
+// box is a living sandbox: a computer with an order. What a client may change
+// is guarded by mu.
+type box struct {
+	blank
+	order   order
+	started time.Time
+	token   string          // lets a client at the daemon inside
+	traffic string          // lets a client at the box's own ports; "" when they are open
 	ctx     context.Context // ends with the box
 	cancel  context.CancelFunc
 
@@ -66,45 +73,90 @@ type box struct {
 
 // boot makes a box and returns once a command can run in it.
 func (e *Engine) boot(ctx context.Context, o order) (*box, error) {
-	e.mu.Lock()
-	if !e.open {
-		e.mu.Unlock()
+	if !e.enter() {
 		return nil, e.closed()
 	}
-	e.busy.Add(1)
-	e.mu.Unlock()
 	defer e.busy.Done()
-
 	ctx, cancel := context.WithTimeout(ctx, bootPatience)
 	defer cancel()
 	begun := time.Now()
-	b := &box{id: dreamcore.NewSandboxID(), order: o, started: begun, token: dreamcore.NewToken(40), over: make(chan struct{}), broken: make(chan struct{})}
-	if o.private {
-		b.traffic = dreamcore.NewToken(40)
-	}
-	machine, err := e.run.Boot(ctx, b.id, o.image.Root)
+	c, err := e.start(ctx, o.image)
 	if err != nil {
 		return nil, err
 	}
-	b.machine = machine
-	b.ctx, b.cancel = context.WithCancel(context.Background())
-	b.daemon, err = (&http2.Transport{
+	b, err := e.assign(ctx, c, o)
+	if err != nil {
+		return nil, err
+	}
+	e.log.Info("booted a sandbox", "sandbox_id", b.id, "image", o.image.Digest, "egress", o.egress, "dur_ms", time.Since(begun).Milliseconds())
+	return b, nil
+}
+
+// enter counts somebody in whom Close waits for; false when the engine is closed.
+func (e *Engine) enter() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.open {
+		e.busy.Add(1)
+	}
+	return e.open
+}
+
+// start boots a computer. On failure nothing is left.
+func (e *Engine) start(ctx context.Context, image Image) (blank, error) {
+	c := blank{id: dreamcore.NewSandboxID(), image: image}
+	var err error
+	if c.machine, err = e.run.Boot(ctx, c.id, image.Root); err != nil {
+		return c, err
+	}
+	if err := c.connect(); err != nil {
+		return c, errors.Join(fmt.Errorf("connect to sandbox: %w", err), e.discard(ctx, c))
+	}
+	return c, nil
+}
+
+// connect speaks HTTP/2 on the connection that PID 1 opened.
+func (c *blank) connect() error {
+	broken := make(chan struct{})
+	daemon, err := (&http2.Transport{
 		AllowHTTP:                  true,
 		DisableCompression:         true, // bytes go through as they are
 		StrictMaxConcurrentStreams: true,
 		MaxHeaderListSize:          64 << 10,
 		MaxReadFrameSize:           1 << 20,
-	}).NewClientConn(&watched{Conn: machine.Control, broken: sync.OnceFunc(func() { close(b.broken) })})
-	if err == nil {
-		err = b.tell(ctx, envd.Init{Env: o.env, Egress: o.egress, MemoryBytes: e.cfg.Limits.MemoryBytes})
-	}
-	if err != nil {
-		b.cancel()
-		kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killPatience)
-		defer cancel()
-		return nil, errors.Join(fmt.Errorf("set up sandbox: %w", err), machine.Kill(kctx))
-	}
+	}).NewClientConn(&watched{Conn: c.machine.Control, broken: sync.OnceFunc(func() { close(broken) })})
+	c.daemon, c.broken = daemon, broken
+	return err
+}
 
+// discard destroys a computer that nobody got. ctx may be what ended its use.
+func (e *Engine) discard(ctx context.Context, c blank) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killPatience)
+	defer cancel()
+	return c.machine.Kill(ctx)
+}
+
+// assign gives a computer to whoever ordered it: from here on it is found,
+// watched, and ends when its time is over. On failure nothing is left.
+func (e *Engine) assign(ctx context.Context, c blank, o order) (*box, error) {
+	if err := c.tell(ctx, envd.Init{Env: o.env, Egress: o.egress, MemoryBytes: e.cfg.Limits.MemoryBytes}); err != nil {
+		return nil, errors.Join(fmt.Errorf("set up sandbox: %w", err), e.discard(ctx, c))
+	}
+	b := &box{blank: c, order: o, started: time.Now(), token: dreamcore.NewToken(40), over: make(chan struct{})}
+	if o.private {
+		b.traffic = dreamcore.NewToken(40)
+	}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	if !e.register(b) {
+		_ = e.end(b, reasonEngine) // Close reports what it cannot remove
+		return nil, e.closed()
+	}
+	b.live(o.life, true, func() { e.finish(b, reasonTimeout) })
+	return b, nil
+}
+
+// register makes b found and watched; false when the engine is closed.
+func (e *Engine) register(b *box) bool {
 	e.mu.Lock()
 	open := e.open
 	if open {
@@ -113,8 +165,7 @@ func (e *Engine) boot(ctx context.Context, o order) (*box, error) {
 	}
 	e.mu.Unlock()
 	if !open {
-		_ = e.end(b, reasonEngine) // Close reports what it cannot remove
-		return nil, e.closed()
+		return false
 	}
 	go func() {
 		defer e.busy.Done()
@@ -128,17 +179,15 @@ func (e *Engine) boot(ctx context.Context, o order) (*box, error) {
 		case <-b.ctx.Done():
 		}
 	}()
-	b.live(o.life, true, func() { e.finish(b, reasonTimeout) })
-	e.log.Info("booted a sandbox", "sandbox_id", b.id, "image", o.image.Digest, "egress", o.egress, "dur_ms", time.Since(begun).Milliseconds())
-	return b, nil
+	return true
 }
 
 func (e *Engine) closed() error {
 	return &dreamcore.Error{Code: dreamcore.Unavailable, Op: "engine.create", Msg: text.T(e.cfg.Lang, "engine.closed")}
 }
 
-// tell gives the box's PID 1 what only the host may say.
-func (b *box) tell(ctx context.Context, in envd.Init) error {
+// tell gives PID 1 what only the host may say.
+func (c *blank) tell(ctx context.Context, in envd.Init) error {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return err
@@ -147,7 +196,7 @@ func (b *box) tell(ctx context.Context, in envd.Init) error {
 	if err != nil {
 		return err
 	}
-	res, err := b.daemon.RoundTrip(req)
+	res, err := c.daemon.RoundTrip(req)
 	if err != nil {
 		return err
 	}

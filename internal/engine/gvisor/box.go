@@ -33,6 +33,7 @@ type Box struct {
 	Egress net.Listener
 
 	r      *Runtime
+	key    []byte        // what PID 1 proves itself with
 	booted chan struct{} // closed when `runsc run` has returned
 	kill   sync.Once
 	killed error
@@ -85,10 +86,14 @@ func (b *Box) boot(ctx context.Context, root string) error {
 	if _, err := rand.Read(secret); err != nil {
 		return err
 	}
-	key := []byte(hex.EncodeToString(secret))
+	b.key = []byte(hex.EncodeToString(secret))
 	bootFile := filepath.Join(control, envd.BootFile)
-	if err := os.WriteFile(bootFile, key, 0o400); err != nil {
-		return err
+	// The box sees one of the two, until it has called; the other is for us,
+	// should it call again.
+	for _, f := range []string{bootFile, filepath.Join(dir, keyFile)} {
+		if err := os.WriteFile(f, b.key, 0o400); err != nil {
+			return err
+		}
 	}
 	door, err := listen(control, envd.ControlSocket)
 	if err != nil {
@@ -128,44 +133,88 @@ func (b *Box) boot(ctx context.Context, root string) error {
 		close(b.booted)
 	}()
 
-	type call struct {
-		conn net.Conn
-		err  error
-	}
-	calls := make(chan call, 1)
-	go func() {
-		conn, err := door.Accept()
-		calls <- call{conn, err}
-	}()
-	select {
-	case <-ctx.Done():
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		door.Close()
-		if c := <-calls; c.conn != nil {
-			c.conn.Close()
+	if b.Control, err = b.accept(ctx, door, failed); err != nil {
+		if ctx.Err() != nil {
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it may not have left its group yet
 		}
-		return ctx.Err()
-	case err := <-failed:
-		door.Close()
-		if c := <-calls; c.conn != nil {
-			c.conn.Close()
-		}
-		return fmt.Errorf("runsc run: %w: %s", err, b.logTail())
-	case c := <-calls:
-		if c.err != nil {
-			return c.err
-		}
-		b.Control = c.conn
-	}
-	if err := prove(ctx, b.Control, key); err != nil {
 		return err
 	}
 	// The way in is used and its key is spent before any command can run.
 	return errors.Join(os.Remove(bootFile), os.Remove(filepath.Join(control, envd.ControlSocket)))
 }
 
+// Reopen waits for PID 1 to call again, as it does for some seconds after its
+// connection broke: when it was restored, or when the host is a new process.
+// The way in exists only meanwhile. Control is the new connection then.
+func (b *Box) Reopen(ctx context.Context) error {
+	control := b.r.controlDir(b.ID)
+	path := filepath.Join(control, envd.ControlSocket)
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	door, err := listen(control, envd.ControlSocket)
+	if err != nil {
+		return err
+	}
+	defer door.Close()
+	defer os.Remove(path) // with the box's folder at the latest
+	b.Control, err = b.accept(ctx, door, nil)
+	return err
+}
+
+// accept waits for PID 1 at door. Whoever calls without the secret is hung up
+// on: in a box that serves others there may be other programs of root.
+func (b *Box) accept(ctx context.Context, door net.Listener, failed <-chan error) (net.Conn, error) {
+	type call struct {
+		conn net.Conn
+		err  error
+	}
+	calls := make(chan call, 1)
+	go func() {
+		for {
+			conn, err := door.Accept()
+			if err == nil {
+				if err = prove(ctx, conn, b.key); err != nil && ctx.Err() == nil {
+					b.r.log.Warn("somebody called without the secret", "sandbox_id", b.ID, "decision", "hang up", "reason", err.Error())
+					conn.Close()
+					continue
+				}
+			}
+			calls <- call{conn, err}
+			return
+		}
+	}()
+	var ended error
+	select {
+	case c := <-calls:
+		if c.err != nil && c.conn != nil {
+			c.conn.Close()
+			c.conn = nil
+		}
+		return c.conn, c.err
+	case <-ctx.Done():
+		ended = ctx.Err()
+	case err := <-failed:
+		ended = fmt.Errorf("runsc run: %w: %s", err, b.logTail())
+	}
+	door.Close()
+	if c := <-calls; c.conn != nil {
+		c.conn.Close()
+	}
+	return nil, ended
+}
+
+// keyFile in a box's folder, which the box does not see, holds its secret.
+const keyFile = "key"
+
+// provePatience is how long a caller may take to prove itself.
+const provePatience = 10 * time.Second
+
 // prove reads the secret that only PID 1 can have.
 func prove(ctx context.Context, conn net.Conn, key []byte) error {
+	if err := conn.SetReadDeadline(time.Now().Add(provePatience)); err != nil {
+		return err
+	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Now()) })
 	defer stop()
 	got := make([]byte, len(key)+1)
