@@ -58,7 +58,8 @@ func finish(root *os.Root, def Definition, c Contents) error {
 	}
 	files := map[string][]byte{
 		contentsPath: data,
-		"etc/hosts":  []byte("127.0.0.1 localhost\n::1 localhost\n"),
+		// The second name is what a sandbox calls itself; sudo asks for it.
+		"etc/hosts": []byte("127.0.0.1 localhost sandbox\n::1 localhost\n"),
 	}
 	for name, text := range def.notices {
 		files[path.Dir(contentsPath)+"/"+name] = text

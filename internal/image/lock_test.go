@@ -122,7 +122,7 @@ func TestOwnLockFitsOwnDefinition(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l.Definition != def.wants() {
-		t.Error("image/lock.json was made for another definition: run `dreamcore image build --update`")
+		t.Error("image/lock.json was made for another definition: run `dreamcore image build --lock image/lock.json`")
 	}
 	if !bytes.Equal(l.Encode(), data) {
 		t.Error("image/lock.json is not in the form that the program writes")
