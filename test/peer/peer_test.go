@@ -1,0 +1,123 @@
+// Package peer drives the engine with E2B's own client, unmodified, in each
+// version that we promise to serve: real packages, real gVisor, real image.
+package peer
+
+import (
+	"bufio"
+	"context"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"dreamcore/internal/engine/enginetest"
+	"dreamcore/test/node"
+)
+
+//go:embed suite/*.mjs
+var suite embed.FS
+
+// parts are the modules of the suite that hold cases.
+var parts = []string{"commands"}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	enginetest.CleanUp()
+	os.Exit(code)
+}
+
+// line is what suite/run.mjs tells about itself.
+type line struct {
+	Plan   []string
+	Case   string
+	MS     int
+	Error  string
+	Broken string
+	Done   bool
+}
+
+func TestSDK(t *testing.T) {
+	for _, sdk := range node.SDKs {
+		t.Run(sdk, func(t *testing.T) { drive(t, sdk) })
+	}
+}
+
+// drive runs the suite with one version of the SDK; each case is a subtest.
+func drive(t *testing.T, sdk string) {
+	source, err := fs.Sub(suite, "suite")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := node.Folder(t, source)
+	e := enginetest.Start(t)
+	at, err := url.Parse(e.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, node.Program(t), append([]string{filepath.Join(dir, "run.mjs"), sdk}, strings.Fields(os.Getenv("PEER_CASES"))...)...)
+	// Nothing else: no proxy, no settings of this machine.
+	cmd.Env = []string{
+		"HOME=" + dir, "E2B_API_KEY=" + enginetest.APIKey, "E2B_API_URL=" + e.URL, "E2B_SANDBOX_URL=" + e.URL,
+		"E2B_DOMAIN=sandbox.test:" + at.Port(), "PEER_PARTS=" + strings.Join(parts, " "),
+	}
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]bool{}
+	var plan []string
+	done := false
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var l line
+		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
+			t.Errorf("the suite said %.200q: %v", lines.Text(), err)
+			continue
+		}
+		switch {
+		case l.Plan != nil:
+			plan = l.Plan
+		case l.Case != "":
+			told[l.Case] = true
+			t.Run(l.Case, func(t *testing.T) {
+				t.Logf("%d ms", l.MS)
+				if l.Error != "" {
+					t.Error(l.Error)
+				}
+			})
+		case l.Broken != "":
+			t.Error(l.Broken)
+		case l.Done:
+			done = true
+		}
+	}
+	if err := cmd.Wait(); err != nil || lines.Err() != nil || !done {
+		t.Errorf("the suite did not end by itself: %v, %v", err, lines.Err())
+	}
+	if len(plan) == 0 {
+		t.Error("the suite has no cases")
+	}
+	for _, name := range plan {
+		if !told[name] {
+			t.Run(name, func(t *testing.T) { t.Error("the suite ended before this case did") })
+		}
+	}
+	left, err := e.Provider.List(context.Background(), nil)
+	if err != nil || len(left) > 0 {
+		t.Error(fmt.Errorf("sandboxes left: %v, %v", left, err))
+	}
+}
