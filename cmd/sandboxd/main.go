@@ -47,6 +47,9 @@ func run(log *slog.Logger) error {
 	signal.Ignore(syscall.SIGPIPE)
 	syscall.Umask(0o022)
 
+	if err := ownHome("user"); err != nil {
+		return fmt.Errorf("give the user's home away: %w", err)
+	}
 	secret, err := os.ReadFile(filepath.Join(envd.ControlDir, envd.BootFile))
 	if err != nil {
 		return fmt.Errorf("read the boot secret: %w", err)

@@ -9,6 +9,7 @@ import (
 
 	"dreamcore/internal/config"
 	"dreamcore/internal/doctor"
+	"dreamcore/internal/engine"
 	"dreamcore/internal/image"
 	"dreamcore/internal/payload"
 	"dreamcore/internal/sandbox"
@@ -46,7 +47,7 @@ func runDoctor(ctx context.Context, t Terminal, args []string) error {
 		listen = nil
 	}
 	checks := doctor.Run(ctx, doctor.Config{
-		Lang: t.Lang, Data: cfg.Data, Cache: cache, Listen: listen, AllowNoLimits: cfg.AllowNoLimits,
+		Lang: t.Lang, Data: cfg.Data, Cache: cache, Listen: listen, AllowNoLimits: cfg.AllowNoLimits, Rootless: engine.TryRootless,
 		Runsc: func() (string, error) {
 			p, err := payload.Extract(cache)
 			return p.Runsc, err

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"dreamcore"
 	"dreamcore/internal/text"
 )
@@ -47,6 +49,8 @@ type Config struct {
 	Image         func() (string, error) // the current image, as text
 	Boot          func(ctx context.Context) error
 	AllowNoLimits bool
+	// Rootless tries whether an ordinary user can boot sandboxes here; nil: no.
+	Rootless func(context.Context) error
 }
 
 // What a machine must have at least.
@@ -64,7 +68,7 @@ type exam struct {
 func Run(ctx context.Context, cfg Config) []Check {
 	e := &exam{cfg: cfg}
 	e.system()
-	e.user()
+	e.user(ctx)
 	e.cgroups()
 	e.memory()
 	e.disk("data", cfg.Data)
@@ -108,12 +112,15 @@ func (e *exam) system() {
 	e.add("system", state, "system", runtime.GOOS+"/"+runtime.GOARCH)
 }
 
-func (e *exam) user() {
-	state := Good
-	if os.Geteuid() != 0 {
-		state = Bad
+func (e *exam) user(ctx context.Context) {
+	switch {
+	case os.Geteuid() == 0:
+		e.add("root", Good)
+	case e.cfg.Rootless != nil && e.cfg.Rootless(ctx) == nil:
+		e.add("rootless", Weak)
+	default:
+		e.add("root", Bad)
 	}
-	e.add("root", state)
 }
 
 // cgroups looks for the three controllers that limit a sandbox, in either version.
@@ -121,10 +128,11 @@ func (e *exam) cgroups() {
 	var missing []string
 	v2, _ := os.ReadFile("/sys/fs/cgroup/cgroup.controllers")
 	for _, c := range []string{"cpu", "memory", "pids"} {
-		if strings.Contains(" "+strings.TrimSpace(string(v2))+" ", " "+c+" ") {
+		// There is not enough: a sandbox's group has to be made in it.
+		if strings.Contains(" "+strings.TrimSpace(string(v2))+" ", " "+c+" ") && unix.Access("/sys/fs/cgroup", unix.W_OK) == nil {
 			continue
 		}
-		if info, err := os.Stat(filepath.Join("/sys/fs/cgroup", c)); err == nil && info.IsDir() {
+		if unix.Access(filepath.Join("/sys/fs/cgroup", c), unix.W_OK) == nil {
 			continue
 		}
 		missing = append(missing, c)

@@ -138,6 +138,10 @@ func (e *Engine) Close() error {
 // Limited reports whether this machine enforces the limits; after Open.
 func (e *Engine) Limited() bool { return e.run.Limited() }
 
+// TryRootless reports whether an ordinary user can boot boxes on this machine;
+// the error says what the kernel refused. It is nil for root.
+func TryRootless(ctx context.Context) error { return gvisor.TryRootless(ctx) }
+
 // Handler serves both planes. It decides by the request which one is meant: a
 // request that names a box belongs to the router.
 func (e *Engine) Handler() http.Handler {

@@ -14,6 +14,9 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDir); dir != "" {
 		child(dir)
 	}
+	if dir := os.Getenv(ordinaryDir); dir != "" {
+		ordinary(dir)
+	}
 	code := m.Run()
 	enginetest.CleanUp()
 	os.Exit(code)

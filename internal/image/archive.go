@@ -85,8 +85,9 @@ func (s *Store) writeArchive(ctx context.Context, t *tar.Writer, img Image, prog
 		if !ok {
 			return fmt.Errorf("%s: no owner known", p)
 		}
+		uid, gid := owner(p, st)
 		h := &tar.Header{
-			Name: rootName + "/" + p, Mode: int64(st.Mode & 0o7777), Uid: int(st.Uid), Gid: int(st.Gid),
+			Name: rootName + "/" + p, Mode: int64(st.Mode & 0o7777), Uid: int(uid), Gid: int(gid),
 			ModTime: time.Unix(info.ModTime().Unix(), 0), Format: tar.FormatPAX,
 		}
 		switch info.Mode().Type() {
@@ -151,14 +152,12 @@ func (s *Store) ExportFile(ctx context.Context, ref, name string, progress func(
 // Import reads an export. The stream is hostile: what it writes is contained in
 // a temporary folder, and the image becomes visible only once the digest of
 // what was unpacked is the one that it claims. An image that is there already
-// is returned as it is. Import needs root, for the files' owners.
+// is returned as it is. For an ordinary user, who cannot give files away, all of
+// it becomes that user's; the digest is still that of the owners it stands for.
 //
 // The digest says that the image is the one that somebody exported; who that
 // was, the operator must know.
 func (s *Store) Import(ctx context.Context, r io.Reader, progress func(Progress)) (Image, error) {
-	if os.Geteuid() != 0 {
-		return Image{}, s.fail(dreamcore.Missing, "image.import", "err_root", nil, "command", "image import")
-	}
 	unlock, err := s.lock(ctx, "image.import", lockPatience)
 	if err != nil {
 		return Image{}, err
@@ -203,7 +202,7 @@ func (s *Store) importTo(ctx context.Context, tmp string, r io.Reader, progress 
 		return Image{}, err
 	}
 	defer root.Close()
-	u := newUnpacker(root, importLimits, true)
+	u := newUnpacker(root, importLimits, os.Geteuid() == 0)
 	var st *stamp
 	rootSeen := false
 	err = each(ctx, z, func(h *tar.Header, p string, r io.Reader) error {

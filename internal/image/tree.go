@@ -166,7 +166,8 @@ func list(ctx context.Context, dir string, progress func(done int64)) (listing, 
 		default:
 			return fmt.Errorf("%s is a %s, which an image must not hold", p, info.Mode().Type())
 		}
-		entries = append(entries, entry{p, fmt.Sprintf("%s %04o %d %d %s %q\n", kind, st.Mode&0o7777, st.Uid, st.Gid, what, p)})
+		uid, gid := owner(p, st)
+		entries = append(entries, entry{p, fmt.Sprintf("%s %04o %d %d %s %q\n", kind, st.Mode&0o7777, uid, gid, what, p)})
 		return nil
 	})
 	if err != nil {
@@ -178,6 +179,19 @@ func list(ctx context.Context, dir string, progress func(done int64)) (listing, 
 		l.lines[i] = e.line
 	}
 	return l, nil
+}
+
+// owner is who owns p in the image. An ordinary user cannot give files away, so
+// all of an image that one imported is that user's; what stands for whom then
+// follows from the place, as in every image that is built.
+func owner(p string, st *syscall.Stat_t) (uid, gid uint32) {
+	if me := os.Geteuid(); me == 0 || st.Uid != uint32(me) {
+		return st.Uid, st.Gid
+	}
+	if p == "workspace" || strings.HasPrefix(p+"/", "home/"+userName+"/") {
+		return userID, userID
+	}
+	return 0, 0
 }
 
 // hashFile returns the hex SHA-256 of a regular file in root.

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -116,11 +115,11 @@ func (b *Box) boot(ctx context.Context, root string) error {
 	}
 	defer logFile.Close()
 
-	cmd := exec.Command(b.r.cfg.Runsc, append(b.r.bootFlags(overlay), "run", "-detach", "-bundle", dir, "-pid-file", filepath.Join(dir, "pid"), b.ID)...)
-	cmd.Env = runscEnv
+	// Not bound to ctx: half a boot is ended by Kill, which knows what it made.
+	cmd := b.r.command(context.WithoutCancel(ctx), append(b.r.bootFlags(overlay), "run", "-detach", "-bundle", dir, "-pid-file", filepath.Join(dir, "pid"), b.ID)...)
 	// Files, not pipes: a pipe would stay open in the box and hold Wait for ever.
 	cmd.Stdout, cmd.Stderr = logFile, logFile
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr.Setpgid = true
 	if err := cmd.Start(); err != nil {
 		return err
 	}

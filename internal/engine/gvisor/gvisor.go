@@ -13,7 +13,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -116,8 +115,8 @@ func (r *Runtime) Open(ctx context.Context) ([]string, error) {
 	if err := r.cfg.Limits.check(r.cfg.Lang); err != nil {
 		return nil, err
 	}
-	if os.Geteuid() != 0 {
-		return nil, fail(r.cfg.Lang, dreamcore.Missing, "engine.open", "needs_root")
+	if err := TryRootless(ctx); err != nil {
+		return nil, fail(r.cfg.Lang, dreamcore.Missing, "engine.open", "needs_root").Because(err)
 	}
 	for _, p := range []string{r.cfg.Runsc, r.cfg.Sandboxd} {
 		if fi, err := os.Stat(p); err != nil || fi.Mode()&0o111 == 0 {
@@ -230,9 +229,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 
 // run executes runsc to its end and returns what it printed.
 func (r *Runtime) run(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, r.cfg.Runsc, append(r.flags(), args...)...)
-	cmd.Env = runscEnv
-	out, err := cmd.CombinedOutput()
+	out, err := r.command(ctx, append(r.flags(), args...)...).CombinedOutput()
 	if err != nil {
 		return string(out), fmt.Errorf("runsc %s: %w: %s", args[0], err, clip(strings.TrimSpace(string(out)), 600))
 	}

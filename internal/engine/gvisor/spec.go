@@ -144,6 +144,9 @@ func (r *Runtime) flags() []string {
 	if r.cgroups == nil {
 		f = append(f, "--ignore-cgroups")
 	}
+	if rootless() {
+		f = append(f, "--rootless")
+	}
 	return f
 }
 
