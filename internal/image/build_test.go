@@ -41,8 +41,6 @@ func TestWithoutRoot(t *testing.T) {
 	asNobody(t, func() {
 		_, err := s.Build(t.Context(), BuildOptions{Again: true})
 		wantCode(t, err, dreamcore.Missing)
-		_, err = s.Import(t.Context(), &bytes.Buffer{}, nil)
-		wantCode(t, err, dreamcore.Missing)
 	})
 }
 
