@@ -3,6 +3,7 @@ package envd
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -30,6 +31,7 @@ type piece struct {
 type backlog struct {
 	limit int
 	stall time.Duration // a reader that takes nothing for so long while the process waits is cut off
+	total *atomic.Int64 // bytes that all backlogs hold together
 
 	mu      sync.Mutex
 	pieces  []piece
@@ -38,7 +40,9 @@ type backlog struct {
 	dropped int64 // bytes that nobody will see
 	readers map[*reader]bool
 	closed  bool
-	changed chan struct{} // closed and replaced whenever anything above changes
+	// No reader comes after those that are there.
+	forgotten bool
+	changed   chan struct{} // closed and replaced whenever anything above changes
 }
 
 // reader is one client's place in a backlog.
@@ -48,8 +52,8 @@ type reader struct {
 	cut  bool
 }
 
-func newBacklog(limit int, stall time.Duration) *backlog {
-	return &backlog{limit: limit, stall: stall, readers: map[*reader]bool{}, changed: make(chan struct{})}
+func newBacklog(limit int, stall time.Duration, total *atomic.Int64) *backlog {
+	return &backlog{limit: limit, stall: stall, total: total, readers: map[*reader]bool{}, changed: make(chan struct{})}
 }
 
 // signal wakes everybody who waits. b.mu is held.
@@ -62,7 +66,7 @@ func (b *backlog) signal() {
 func (b *backlog) add(from source, data []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for b.size+len(data) > b.limit && b.size > 0 {
+	for b.size+cost(data) > b.limit && b.size > 0 || len(b.readers) == 0 && b.crowded(cost(data)) {
 		if len(b.readers) == 0 {
 			b.dropFirst(true)
 			continue
@@ -81,9 +85,41 @@ func (b *backlog) add(from source, data []byte) {
 			}
 		}
 	}
-	b.pieces = append(b.pieces, piece{from, data})
-	b.size += len(data)
+	if n := len(b.pieces); n > 0 && len(b.readers) == 0 && b.pieces[n-1].from == from && len(b.pieces[n-1].data)+len(data) <= min(mergedBytes, b.limit/16) {
+		// Nobody has looked at it: a line of a few bytes is not worth a piece.
+		b.pieces[n-1].data = append(b.pieces[n-1].data, data...)
+		b.grow(len(data))
+	} else {
+		b.pieces = append(b.pieces, piece{from, data})
+		b.grow(cost(data))
+	}
 	b.signal()
+}
+
+const (
+	pieceBytes  = 64      // what a piece takes beside its data
+	mergedBytes = 4 << 10 // pieces that nobody waits for are merged up to this size
+)
+
+func cost(data []byte) int { return len(data) + pieceBytes }
+
+func (b *backlog) grow(n int) {
+	b.size += n
+	b.total.Add(int64(n))
+}
+
+// crowded reports whether all backlogs together hold so much that this one must
+// keep less than its limit. b.mu is held.
+func (b *backlog) crowded(more int) bool {
+	return b.size > minBacklogBytes && b.total.Load()+int64(more) > maxBacklogsBytes
+}
+
+// forget gives back what is left once nobody reads it, as no new reader comes.
+func (b *backlog) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.forgotten = true
+	b.trim()
 }
 
 // slowest returns the lowest place of any reader. b.mu is held.
@@ -110,6 +146,9 @@ func (b *backlog) cutSlowest() {
 // trim frees what every reader has taken. b.mu is held.
 func (b *backlog) trim() {
 	if len(b.readers) == 0 {
+		for b.forgotten && len(b.pieces) > 0 {
+			b.dropFirst(true)
+		}
 		return // kept for the next one
 	}
 	for low := b.slowest(); b.first < low; {
@@ -118,10 +157,10 @@ func (b *backlog) trim() {
 }
 
 func (b *backlog) dropFirst(lost bool) {
-	n := len(b.pieces[0].data)
-	b.size -= n
+	data := b.pieces[0].data
+	b.grow(-cost(data))
 	if lost {
-		b.dropped += int64(n)
+		b.dropped += int64(len(data))
 	}
 	b.pieces[0] = piece{}
 	b.pieces = b.pieces[1:]

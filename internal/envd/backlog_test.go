@@ -3,6 +3,7 @@ package envd
 import (
 	"bytes"
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,7 +33,7 @@ func (r *reader) all(t interface{ Fatalf(string, ...any) }) []byte {
 // order of writing and reading.
 func TestBacklogLosesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := newBacklog(rapid.IntRange(1, 64).Draw(t, "limit"), time.Minute)
+		b := newBacklog(rapid.IntRange(1, 64).Draw(t, "limit"), time.Minute, new(atomic.Int64))
 		pieces := rapid.SliceOfN(rapid.SliceOfN(rapid.Byte(), 1, 100), 0, 50).Draw(t, "pieces")
 		r := b.attach()
 		go func() {
@@ -49,7 +50,7 @@ func TestBacklogLosesNothing(t *testing.T) {
 
 // Two readers that are there from the start both get everything.
 func TestBacklogTwoReaders(t *testing.T) {
-	b := newBacklog(100, time.Minute)
+	b := newBacklog(100, time.Minute, new(atomic.Int64))
 	r1, r2 := b.attach(), b.attach()
 	var want []byte
 	got := make(chan []byte, 2)
@@ -72,25 +73,25 @@ func TestBacklogTwoReaders(t *testing.T) {
 // With nobody reading, the writer never waits, memory is bounded, and the
 // newest output is kept for the next reader.
 func TestBacklogKeepsTheNewest(t *testing.T) {
-	b := newBacklog(1000, time.Minute)
+	b := newBacklog(1000, time.Minute, new(atomic.Int64))
 	for i := range 100_000 {
 		b.add(stdout, []byte{byte(i), byte(i >> 8), byte(i >> 16), '.'})
 	}
 	b.close()
 	got := b.attach().all(t)
-	if len(got) != 1000 || b.dropped != 400_000-1000 {
+	if len(got) < 400 || len(got) > 1000 || b.dropped != 400_000-int64(len(got)) {
 		t.Errorf("%d bytes kept, %d dropped", len(got), b.dropped)
 	}
-	if last := 99_999; got[996] != byte(last) || got[997] != byte(last>>8&0xff) {
-		t.Errorf("the last piece is %v", got[996:])
+	if last := 99_999; !bytes.HasSuffix(got, []byte{byte(last), byte(last >> 8 & 0xff), byte(last >> 16), '.'}) {
+		t.Errorf("the last piece is %v", got[len(got)-4:])
 	}
 }
 
 // What a reader did not take stays for the next one.
 func TestBacklogIsHandedOn(t *testing.T) {
-	b := newBacklog(1000, time.Minute)
+	b := newBacklog(1000, time.Minute, new(atomic.Int64))
 	b.add(stdout, []byte("one "))
-	b.add(stdout, []byte("two "))
+	b.add(stderr, []byte("two "))
 	r := b.attach()
 	if p, what := r.peek(context.Background(), time.Minute); what != more || string(p.data) != "one " {
 		t.Fatalf("got %q, %d", p.data, what)
@@ -112,7 +113,7 @@ func TestBacklogIsHandedOn(t *testing.T) {
 // bubble's: it moves only when the quick reader has taken all that it can.
 func TestBacklogCutsTheStalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBacklog(10, 10*time.Second)
+		b := newBacklog(10, 10*time.Second, new(atomic.Int64))
 		stalled, quick := b.attach(), b.attach()
 		got := make(chan []byte, 1)
 		go func() {
@@ -134,7 +135,7 @@ func TestBacklogCutsTheStalled(t *testing.T) {
 }
 
 func TestBacklogPeekEnds(t *testing.T) {
-	b := newBacklog(10, time.Minute)
+	b := newBacklog(10, time.Minute, new(atomic.Int64))
 	r := b.attach()
 	if _, what := r.peek(context.Background(), time.Millisecond); what != idle {
 		t.Errorf("outcome %d, want idle", what)

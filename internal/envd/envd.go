@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"connectrpc.com/connect"
 
@@ -33,10 +34,13 @@ const Port = 49983
 // Limits of one request and one process. They bound what a client or a process
 // can make the daemon hold in memory.
 const (
-	maxMessageBytes = 16 << 20  // one RPC message in either direction
-	maxBacklogBytes = 1 << 20   // output of one process that nobody has taken yet
-	maxEntries      = 200_000   // entries in one answer of ListDir
-	maxFileBytes    = 256 << 20 // one file in one upload
+	maxMessageBytes = 16 << 20 // one RPC message in either direction
+	maxBacklogBytes = 1 << 20  // output of one process that nobody has taken yet
+	// All of that together; above it a process keeps no more than the least.
+	maxBacklogsBytes = 32 << 20
+	minBacklogBytes  = 64 << 10
+	maxEntries       = 200_000   // entries in one answer of ListDir
+	maxFileBytes     = 256 << 20 // one file in one upload
 )
 
 // Config says how the daemon finds its users.
@@ -46,7 +50,10 @@ type Config struct {
 	Passwd, Group string
 	// DefaultUser is who acts when a request names nobody; "" means "user".
 	DefaultUser string
-	Log         *slog.Logger
+	// MaxProcesses bounds the processes that clients have running at once, and
+	// MaxWatchers what they watch; 0 means 1024 and 128.
+	MaxProcesses, MaxWatchers int
+	Log                       *slog.Logger
 }
 
 // Server serves the protocol. Its processes live until they end or are
@@ -60,6 +67,10 @@ type Server struct {
 	env   map[string]string // given to every process
 	procs map[int]*running  // by process id, running and a few ended ones
 	ended []*running        // ended ones that nobody has collected, oldest first
+	// Processes that run, and that are being forked.
+	living, starting int
+	started          int
+	kept             atomic.Int64 // bytes in all backlogs
 }
 
 // New builds a Server and starts to reap children: every child of this
@@ -74,6 +85,12 @@ func New(cfg Config) *Server {
 	}
 	if cfg.DefaultUser == "" {
 		cfg.DefaultUser = "user"
+	}
+	if cfg.MaxProcesses <= 0 {
+		cfg.MaxProcesses = 1024
+	}
+	if cfg.MaxWatchers <= 0 {
+		cfg.MaxWatchers = 128
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

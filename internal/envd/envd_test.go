@@ -152,7 +152,7 @@ func TestProcess(t *testing.T) {
 
 func TestProcessRefusals(t *testing.T) {
 	f := daemon(t)
-	dir := "/no/such/folder"
+	dir, file, nul, long := "/no/such/folder", "/etc/passwd", "/tmp\x00", "/"+strings.Repeat("x/", 2500)
 	for _, c := range []struct {
 		name string
 		user string
@@ -167,7 +167,11 @@ func TestProcessRefusals(t *testing.T) {
 		{"no such command", "user", &process.StartRequest{Process: &process.ProcessConfig{Cmd: "no-such-command"}}, connect.CodeNotFound},
 		{"no folder", "user", &process.StartRequest{Process: &process.ProcessConfig{Cmd: "true", Cwd: &dir}}, connect.CodeInvalidArgument},
 		{"too long", "user", &process.StartRequest{Process: &process.ProcessConfig{Cmd: "true", Args: []string{strings.Repeat("x", 4<<20)}}}, connect.CodeInvalidArgument},
-		{"a terminal", "user", &process.StartRequest{Process: &process.ProcessConfig{Cmd: "true"}, Pty: &process.PTY{}}, connect.CodeUnimplemented},
+		{"a folder that is a file", "user", &process.StartRequest{Process: &process.ProcessConfig{Cmd: "true", Cwd: &file}}, connect.CodeInvalidArgument},
+		{"NUL in the folder", "user", &process.StartRequest{Process: &process.ProcessConfig{Cmd: "true", Cwd: &nul}}, connect.CodeInvalidArgument},
+		{"a long folder", "user", &process.StartRequest{Process: &process.ProcessConfig{Cmd: "true", Cwd: &long}}, connect.CodeInvalidArgument},
+		{"a folder", "user", &process.StartRequest{Process: &process.ProcessConfig{Cmd: "/etc"}}, connect.CodePermissionDenied},
+		{"a huge terminal", "user", &process.StartRequest{Process: &process.ProcessConfig{Cmd: "true"}, Pty: &process.PTY{Size: &process.PTY_Size{Cols: 1 << 16, Rows: 2}}}, connect.CodeInvalidArgument},
 	} {
 		if _, err := f.run(t, ctxOf(t), c.user, c.req); connect.CodeOf(err) != c.want {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
@@ -231,20 +235,7 @@ func TestConnect(t *testing.T) {
 	cancel()
 	for stream.Receive() {
 	}
-	// The daemon notices that the client went away in its own time; until then
-	// the output belongs to that client.
-	for {
-		f.mu.Lock()
-		p := f.Server.procs[int(pid)]
-		f.mu.Unlock()
-		p.out.mu.Lock()
-		n := len(p.out.readers)
-		p.out.mu.Unlock()
-		if n == 0 {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+	f.unread(t, pid)
 	if _, err := f.procs.SendInput(ctxOf(t), connect.NewRequest(&process.SendInputRequest{
 		Process: byPID(pid), Input: &process.ProcessInput{Input: &process.ProcessInput_Stdin{Stdin: []byte("word\n")}},
 	})); err != nil {
@@ -275,6 +266,26 @@ func TestConnect(t *testing.T) {
 	}
 	if connect.CodeOf(err) != connect.CodeNotFound {
 		t.Errorf("a process whose end was collected: %v", err)
+	}
+}
+
+// unread waits until the daemon has noticed that the clients of a process went
+// away; until then the output belongs to them.
+func (f *fixture) unread(t *testing.T, pid uint32) {
+	t.Helper()
+	f.mu.Lock()
+	p := f.Server.procs[int(pid)]
+	f.mu.Unlock()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		p.out.mu.Lock()
+		n := len(p.out.readers)
+		p.out.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("the daemon does not notice that the client is gone")
+		}
 	}
 }
 

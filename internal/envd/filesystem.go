@@ -27,8 +27,6 @@ type filesystemService struct {
 	*Server
 }
 
-var errTooMany = errors.New("the folder holds too many entries")
-
 // begin finds who acts and on which path.
 func (s *Server) begin(h http.Header, p string) (user, string, error) {
 	u, err := s.userOf(h)
@@ -159,7 +157,7 @@ func (s *filesystemService) list(n *namer, real, shown string, depth int, to *[]
 			return err
 		}
 		if len(*to) >= maxEntries {
-			return fmt.Errorf("%w: more than %d", errTooMany, maxEntries)
+			return fmt.Errorf("%w: the folder holds more than %d entries", errTooMany, maxEntries)
 		}
 		*to = append(*to, n.describe(path.Join(shown, d.Name()), path.Join(real, d.Name()), fi))
 		if depth > 1 && d.IsDir() {

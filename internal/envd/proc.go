@@ -11,6 +11,7 @@ import (
 type stat struct {
 	pid, ppid, session int
 	uid                uint32
+	zombie             bool
 }
 
 // everyProcess lists /proc. Processes that end meanwhile are left out.
@@ -45,7 +46,7 @@ func everyProcess() []stat {
 		if err != nil {
 			continue
 		}
-		s := stat{pid: pid, ppid: ppid, session: session}
+		s := stat{pid: pid, ppid: ppid, session: session, zombie: f[0][0] == 'Z'}
 		if fi, err := os.Stat("/proc/" + n); err == nil {
 			if st, ok := fi.Sys().(*syscall.Stat_t); ok {
 				s.uid = st.Uid
@@ -56,16 +57,42 @@ func everyProcess() []stat {
 	return all
 }
 
-// descendants returns the children of pid, their children and so on.
-func descendants(pid int) []int {
+// family returns the living processes of the session that pid leads and its
+// living descendants, without pid itself.
+func family(pid int) []int {
 	kids := map[int][]int{}
-	for _, s := range everyProcess() {
-		kids[s.ppid] = append(kids[s.ppid], s.pid)
-	}
 	var all []int
-	for queue := kids[pid]; len(queue) > 0; queue = queue[1:] {
-		all = append(all, queue[0])
-		queue = append(queue, kids[queue[0]]...)
+	seen := map[int]bool{pid: true}
+	for _, s := range everyProcess() {
+		if s.zombie {
+			continue
+		}
+		kids[s.ppid] = append(kids[s.ppid], s.pid)
+		if s.session == pid && !seen[s.pid] {
+			seen[s.pid] = true
+			all = append(all, s.pid)
+		}
+	}
+	for queue := append([]int{pid}, all...); len(queue) > 0; queue = queue[1:] {
+		for _, k := range kids[queue[0]] {
+			if !seen[k] {
+				seen[k] = true
+				all = append(all, k)
+				queue = append(queue, k)
+			}
+		}
+	}
+	return all
+}
+
+// session returns the living processes of the session that pid leads or led,
+// without pid itself.
+func session(pid int) []int {
+	var all []int
+	for _, s := range everyProcess() {
+		if s.session == pid && s.pid != pid && !s.zombie {
+			all = append(all, s.pid)
+		}
 	}
 	return all
 }

@@ -1,11 +1,14 @@
 package envd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -17,8 +20,7 @@ import (
 	"dreamcore/internal/envd/spec/process/processconnect"
 )
 
-// processService is the process half of the protocol. What issue 3 adds
-// (terminals, streamed input) answers unimplemented until then.
+// processService is the process half of the protocol.
 type processService struct {
 	processconnect.UnimplementedProcessHandler
 	*Server
@@ -33,7 +35,7 @@ func (s *processService) List(context.Context, *connect.Request[process.ListRequ
 	res := &process.ListResponse{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range s.procs {
+	for _, p := range slices.SortedFunc(maps.Values(s.procs), func(a, b *running) int { return cmp.Compare(a.number, b.number) }) {
 		if p.ended() {
 			continue
 		}
@@ -53,9 +55,6 @@ func (p *running) ended() bool {
 }
 
 func (s *processService) Start(ctx context.Context, req *connect.Request[process.StartRequest], stream *connect.ServerStream[process.StartResponse]) error {
-	if req.Msg.Pty != nil {
-		return connect.NewError(connect.CodeUnimplemented, errors.New("terminals are not available in this version"))
-	}
 	if req.Msg.Process == nil {
 		return connect.NewError(connect.CodeInvalidArgument, errors.New("there is no process in the request"))
 	}
@@ -63,7 +62,7 @@ func (s *processService) Start(ctx context.Context, req *connect.Request[process
 	if err != nil {
 		return rpcError(err)
 	}
-	o := ordered{user: u, config: req.Msg.Process, tag: req.Msg.GetTag(), stdin: req.Msg.Stdin == nil || *req.Msg.Stdin}
+	o := ordered{user: u, config: req.Msg.Process, tag: req.Msg.GetTag(), stdin: req.Msg.Stdin == nil || *req.Msg.Stdin, pty: req.Msg.Pty}
 	// The deadline of the request is the life of the process: it holds also
 	// when the client goes away.
 	if at, ok := ctx.Deadline(); ok {
@@ -72,29 +71,6 @@ func (s *processService) Start(ctx context.Context, req *connect.Request[process
 	p, err := s.start(o)
 	if err != nil {
 		return rpcError(err)
-	}
-	return s.stream(ctx, p, req.Header(), func(e *process.ProcessEvent) error {
-		return stream.Send(&process.StartResponse{Event: e})
-	})
-}
-
-func (s *processService) Connect(ctx context.Context, req *connect.Request[process.ConnectRequest], stream *connect.ServerStream[process.ConnectResponse]) error {
-	p, err := s.selected(req.Msg.GetProcess(), true)
-	if err != nil {
-		return err
-	}
-	return s.stream(ctx, p, req.Header(), func(e *process.ProcessEvent) error {
-		return stream.Send(&process.ConnectResponse{Event: e})
-	})
-}
-
-// stream sends a process's events until it ended or the client went away.
-func (s *processService) stream(ctx context.Context, p *running, h http.Header, send func(*process.ProcessEvent) error) error {
-	r := p.out.attach()
-	defer r.detach()
-	ping := keepalive(h)
-	if err := send(&process.ProcessEvent{Event: &process.ProcessEvent_Start{Start: &process.ProcessEvent_StartEvent{Pid: uint32(p.pid)}}}); err != nil {
-		return err
 	}
 	// The deadline kills the process; its end is what ends this stream then, so
 	// that the client still gets the last output.
@@ -106,8 +82,34 @@ func (s *processService) stream(ctx context.Context, p *running, h http.Header, 
 		}
 	})
 	defer stop()
+	return s.stream(live, p, req.Header(), func(e *process.ProcessEvent) error {
+		return stream.Send(&process.StartResponse{Event: e})
+	})
+}
+
+// Connect attaches to a process. The deadline of this request ends the stream
+// only.
+func (s *processService) Connect(ctx context.Context, req *connect.Request[process.ConnectRequest], stream *connect.ServerStream[process.ConnectResponse]) error {
+	p, err := s.selected(req.Msg.GetProcess(), true)
+	if err != nil {
+		return err
+	}
+	return s.stream(ctx, p, req.Header(), func(e *process.ProcessEvent) error {
+		return stream.Send(&process.ConnectResponse{Event: e})
+	})
+}
+
+// stream sends a process's events until it ended, ctx ended or the client went
+// away.
+func (s *processService) stream(ctx context.Context, p *running, h http.Header, send func(*process.ProcessEvent) error) error {
+	r := p.out.attach()
+	defer r.detach()
+	ping := keepalive(h)
+	if err := send(&process.ProcessEvent{Event: &process.ProcessEvent_Start{Start: &process.ProcessEvent_StartEvent{Pid: uint32(p.pid)}}}); err != nil {
+		return err
+	}
 	for {
-		out, what := r.peek(live, ping)
+		out, what := r.peek(ctx, ping)
 		switch what {
 		case more:
 			if err := send(dataEvent(out)); err != nil {
@@ -121,7 +123,7 @@ func (s *processService) stream(ctx context.Context, p *running, h http.Header, 
 		case tooSlow:
 			return connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("the client took no output for %s", readerStall))
 		case stopped:
-			return connect.NewError(connect.CodeCanceled, context.Canceled)
+			return rpcError(ctx.Err())
 		case over:
 			p.mu.Lock()
 			end, timedOut := p.end, p.timedOut
@@ -168,7 +170,7 @@ func (s *processService) selected(sel *process.ProcessSelector, ended bool) (*ru
 		found = s.procs[int(x.Pid)]
 	case *process.ProcessSelector_Tag:
 		for _, p := range s.procs {
-			if p.tag == x.Tag && x.Tag != "" && (ended || !p.ended()) && (found == nil || p.pid > found.pid) {
+			if p.tag == x.Tag && x.Tag != "" && (ended || !p.ended()) && (found == nil || p.number > found.number) {
 				found = p
 			}
 		}
@@ -199,32 +201,6 @@ func (s *processService) SendSignal(_ context.Context, req *connect.Request[proc
 		return nil, rpcError(err)
 	}
 	return connect.NewResponse(&process.SendSignalResponse{}), nil
-}
-
-func (s *processService) SendInput(ctx context.Context, req *connect.Request[process.SendInputRequest]) (*connect.Response[process.SendInputResponse], error) {
-	p, err := s.selected(req.Msg.GetProcess(), false)
-	if err != nil {
-		return nil, err
-	}
-	in, ok := req.Msg.GetInput().GetInput().(*process.ProcessInput_Stdin)
-	if !ok {
-		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("the process has no terminal"))
-	}
-	if err := p.write(ctx, in.Stdin); err != nil {
-		return nil, rpcError(err)
-	}
-	return connect.NewResponse(&process.SendInputResponse{}), nil
-}
-
-func (s *processService) CloseStdin(_ context.Context, req *connect.Request[process.CloseStdinRequest]) (*connect.Response[process.CloseStdinResponse], error) {
-	p, err := s.selected(req.Msg.GetProcess(), false)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.closeStdin(); err != nil {
-		return nil, rpcError(err)
-	}
-	return connect.NewResponse(&process.CloseStdinResponse{}), nil
 }
 
 // rpcError gives an error the code that clients decide by.

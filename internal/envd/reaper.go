@@ -2,6 +2,7 @@ package envd
 
 import (
 	"errors"
+	"os"
 	"sync"
 	"syscall"
 
@@ -39,6 +40,16 @@ func (r *reaper) start(file string, argv []string, attr *syscall.ProcAttr) (int,
 	default:
 	}
 	return pid, ch, nil
+}
+
+// whileChild calls f while pid is surely a child that nobody has collected.
+func (r *reaper) whileChild(pid int, f func() error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.wait[pid]; !ok {
+		return os.ErrProcessDone
+	}
+	return f()
 }
 
 func (r *reaper) run() {
