@@ -16,7 +16,7 @@ import (
 
 // builderVersion changes whenever this package makes another tree out of the
 // same packages, so that an image of an older builder is not taken for current.
-const builderVersion = 4
+const builderVersion = 5
 
 // Definition says what an image is made of; definition.json of the image folder.
 type Definition struct {

@@ -97,10 +97,15 @@ func empty(root *os.Root, p string) error {
 
 // addUser adds the sandbox's one user with its home, and the empty workspace.
 func addUser(root *os.Root) error {
+	// "x" sends whoever checks the account to etc/shadow, "*" is no password too.
+	locked := "x"
+	if _, err := root.Lstat("etc/shadow"); errors.Is(err, fs.ErrNotExist) {
+		locked = "*"
+	}
 	for name, line := range map[string]string{
-		"etc/passwd": fmt.Sprintf("%s:x:%d:%d:%[1]s:/home/%[1]s:/bin/bash", userName, userID, userID),
+		"etc/passwd": fmt.Sprintf("%s:%s:%d:%d:%[1]s:/home/%[1]s:/bin/bash", userName, locked, userID, userID),
 		"etc/group":  fmt.Sprintf("%s:x:%d:", userName, userID),
-		"etc/shadow": userName + ":!:0:0:99999:7:::",
+		"etc/shadow": userName + ":!::0:99999:7:::",
 	} {
 		data, err := root.ReadFile(name)
 		if errors.Is(err, fs.ErrNotExist) && name == "etc/shadow" {
@@ -112,10 +117,11 @@ func addUser(root *os.Root) error {
 		lines := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
 		if name == "etc/shadow" {
 			// The third field is the day of the last change of the password: of
-			// the build, that is. Nobody has a password.
+			// the build, that is. Nobody has a password, and an empty day says so; day
+			// 0 would ask for a new one, and with it sudo refuses.
 			for i, l := range lines {
 				if f := strings.Split(l, ":"); len(f) == 9 {
-					f[2] = "0"
+					f[2] = ""
 					lines[i] = strings.Join(f, ":")
 				}
 			}

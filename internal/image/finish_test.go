@@ -57,7 +57,7 @@ func TestFinishLeavesNothingOfTheMachine(t *testing.T) {
 	for name, want := range map[string]string{
 		"etc/passwd": "root:x:0:0:root:/root:/bin/bash\nuser:x:1000:1000:user:/home/user:/bin/bash\n",
 		"etc/group":  "root:x:0:\nuser:x:1000:\n",
-		"etc/shadow": "root:*:0:0:99999:7:::\nuser:!:0:0:99999:7:::\n",
+		"etc/shadow": "root:*::0:99999:7:::\nuser:!::0:99999:7:::\n",
 		"etc/hosts":  "127.0.0.1 localhost sandbox\n::1 localhost\n",
 
 		"home/user/.profile":               "# profile\n",
