@@ -139,7 +139,7 @@ func (e *Engine) discard(ctx context.Context, c blank) error {
 // assign gives a computer to whoever ordered it: from here on it is found,
 // watched, and ends when its time is over. On failure nothing is left.
 func (e *Engine) assign(ctx context.Context, c blank, o order) (*box, error) {
-	if err := c.tell(ctx, envd.Init{Env: o.env, Egress: o.egress, MemoryBytes: e.cfg.Limits.MemoryBytes}); err != nil {
+	if err := c.tell(ctx, envd.Init{Env: o.env, Egress: o.egress, MemoryBytes: e.cfg.Limits.MemoryBytes, Sudo: e.cfg.Profile == E2B}); err != nil {
 		return nil, errors.Join(fmt.Errorf("set up sandbox: %w", err), e.discard(ctx, c))
 	}
 	b := &box{blank: c, order: o, started: time.Now(), token: dreamcore.NewToken(40), over: make(chan struct{})}

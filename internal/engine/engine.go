@@ -26,6 +26,15 @@ type Limits = gvisor.Limits
 // DefaultLimits suit one agent with a headless browser.
 var DefaultLimits = gvisor.DefaultLimits
 
+// Profile says what the users of a box may become.
+type Profile = gvisor.Profile
+
+// The profiles: Job for our own jobs and by default, E2B for serving others.
+const (
+	Job = gvisor.Job
+	E2B = gvisor.E2B
+)
+
 // Image is a root file system that boxes boot from. It is never written.
 type Image struct {
 	Digest string // "sha256:…"
@@ -44,6 +53,8 @@ type Config struct {
 	// owns conn; ctx ends with the box. nil: no box has a way out.
 	Egress func(ctx context.Context, id dreamcore.SandboxID, conn net.Conn)
 	Limits Limits // zero: DefaultLimits
+	// Profile of every box; the zero value is Job.
+	Profile Profile
 	// APIKey guards the control plane; required.
 	APIKey dreamcore.Secret
 	Log    *slog.Logger
@@ -82,7 +93,7 @@ func New(cfg Config) *Engine {
 		dying: map[dreamcore.SandboxID]*box{},
 		run: gvisor.New(gvisor.Config{
 			Dir: cfg.Dir, Runsc: cfg.Runsc, Sandboxd: cfg.Sandboxd,
-			Limits: cfg.Limits, AllowNoLimits: cfg.AllowNoLimits, Log: cfg.Log, Lang: cfg.Lang,
+			Limits: cfg.Limits, Profile: cfg.Profile, AllowNoLimits: cfg.AllowNoLimits, Log: cfg.Log, Lang: cfg.Lang,
 		}),
 	}
 }

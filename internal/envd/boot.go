@@ -31,4 +31,7 @@ type Init struct {
 	Env         map[string]string `json:"env"`
 	Egress      bool              `json:"egress"`
 	MemoryBytes int64             `json:"memoryBytes"` // 0: no watching
+	// Sudo makes the user of the box its root's equal, and root's processes count
+	// among those that may be ended when memory is short.
+	Sudo bool `json:"sudo,omitempty"`
 }

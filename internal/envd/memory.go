@@ -22,9 +22,9 @@ const (
 )
 
 // WatchMemory ends the biggest process of an ordinary user whenever the box has
-// used nearly all of limitBytes, until ctx ends. The wall itself, the host's
-// limit, would end the whole box.
-func (s *Server) WatchMemory(ctx context.Context, limitBytes int64) {
+// used nearly all of limitBytes, until ctx ends; with root's the biggest of all
+// but PID 1. The wall itself, the host's limit, would end the whole box.
+func (s *Server) WatchMemory(ctx context.Context, limitBytes int64, roots bool) {
 	wall := int64(float64(limitBytes) * (1 - memoryReserve))
 	wait := lookSeldom
 	for {
@@ -41,7 +41,7 @@ func (s *Server) WatchMemory(ctx context.Context, limitBytes int64) {
 		left := time.Duration(float64(wall-used) / fillPerSecond * float64(time.Second))
 		wait = min(max(left, lookOften), lookSeldom)
 		if used > wall {
-			s.endBiggest(used, limitBytes)
+			s.endBiggest(used, limitBytes, roots)
 		}
 	}
 }
@@ -54,13 +54,13 @@ const (
 	heldShare   = 0.7
 )
 
-func (s *Server) endBiggest(used, limitBytes int64) {
+func (s *Server) endBiggest(used, limitBytes int64, roots bool) {
 	var victim stat
 	var biggest, all int64
 	for _, p := range everyProcess() {
 		n := residentBytes(p.pid)
 		all += n
-		if p.uid != 0 && p.pid != 1 && n > biggest {
+		if (p.uid != 0 || roots) && p.pid != 1 && n > biggest {
 			victim, biggest = p, n
 		}
 	}

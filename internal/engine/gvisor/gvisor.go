@@ -73,6 +73,7 @@ type Config struct {
 	Runsc    string // path of the runsc program
 	Sandboxd string // path of the static sandboxd program
 	Limits   Limits
+	Profile  Profile
 	// AllowNoLimits goes on where the machine cannot enforce limits.
 	AllowNoLimits bool
 	Log           *slog.Logger
@@ -114,6 +115,11 @@ func (r *Runtime) controlDir(id string) string { return filepath.Join(r.boxDir(i
 func (r *Runtime) Open(ctx context.Context) ([]string, error) {
 	if err := r.cfg.Limits.check(r.cfg.Lang); err != nil {
 		return nil, err
+	}
+	switch r.cfg.Profile {
+	case "", Job, E2B:
+	default:
+		return nil, dreamcore.Errorf(dreamcore.Invalid, "engine.open", "there is no profile %q of a sandbox", r.cfg.Profile)
 	}
 	if err := TryRootless(ctx); err != nil {
 		return nil, fail(r.cfg.Lang, dreamcore.Missing, "engine.open", "needs_root").Because(err)

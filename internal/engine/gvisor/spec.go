@@ -79,6 +79,27 @@ type (
 // processes. The user has none and, with no new privileges, no way to any.
 var rootCapabilities = []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_KILL", "CAP_SETGID", "CAP_SETUID"}
 
+// guestCapabilities are those of root in a box of the profile E2B: what installing
+// software, changing users and serving low ports take. Not among them: what
+// would let root into PID 1's memory (SYS_PTRACE), past the number of processes
+// (SYS_RESOURCE), or at mounts and the network (SYS_ADMIN, NET_ADMIN).
+var guestCapabilities = append([]string{
+	"CAP_AUDIT_WRITE", "CAP_FSETID", "CAP_MKNOD", "CAP_NET_BIND_SERVICE", "CAP_SETFCAP", "CAP_SETPCAP", "CAP_SYS_CHROOT",
+}, rootCapabilities...)
+
+// Profile says what the users of a box may become.
+type Profile string
+
+const (
+	// Job is for boxes in which something untrusted works for the host: no
+	// program gains privileges, whatever its set-id bits say. The zero value
+	// means the same.
+	Job Profile = "job"
+	// E2B is for boxes that are served to others, as E2B has them: whoever drives
+	// one is root in it, by sudo or by asking.
+	E2B Profile = "e2b"
+)
+
 // boxName is what programs in the box see as the machine's name.
 const boxName = "sandbox"
 
@@ -86,6 +107,10 @@ const boxName = "sandbox"
 // box, the only thing of the host that is mounted, and read-only.
 func (r *Runtime) spec(id, root, control string) ociSpec {
 	l := r.cfg.Limits
+	capabilities := rootCapabilities
+	if r.cfg.Profile == E2B {
+		capabilities = guestCapabilities
+	}
 	tmpfs := func(at string, sizeBytes int64, mode string) ociMount {
 		return ociMount{at, "tmpfs", "tmpfs", []string{"nosuid", "nodev", "mode=" + mode, fmt.Sprintf("size=%d", sizeBytes)}}
 	}
@@ -95,9 +120,9 @@ func (r *Runtime) spec(id, root, control string) ociSpec {
 			Args:            []string{filepath.Join(envd.ControlDir, sandboxdName)},
 			Env:             []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "GOMAXPROCS=2"},
 			Cwd:             "/",
-			NoNewPrivileges: true,
+			NoNewPrivileges: r.cfg.Profile != E2B,
 			Capabilities: map[string][]string{
-				"bounding": rootCapabilities, "effective": rootCapabilities, "permitted": rootCapabilities,
+				"bounding": capabilities, "effective": capabilities, "permitted": capabilities,
 			},
 			Rlimits: []ociRlimit{
 				// Counted per user of the box: a fork bomb is refused inside.
@@ -152,7 +177,11 @@ func (r *Runtime) flags() []string {
 
 // bootFlags are those that decide what a box can reach.
 func (r *Runtime) bootFlags(overlayDir string) []string {
-	return append(r.flags(),
+	f := r.flags()
+	if r.cfg.Profile == E2B {
+		f = append(f, "--allow-suid")
+	}
+	return append(f,
 		"--platform=systrap",
 		"--network=none",
 		"--host-uds=open",
