@@ -46,6 +46,8 @@ type order struct {
 type blank struct {
 	id      dreamcore.SandboxID
 	image   Image
+	limits  Limits
+	profile Profile
 	machine *gvisor.Box
 	daemon  *http2.ClientConn
 	broken  chan struct{} // closed when the control connection has broken
@@ -61,6 +63,8 @@ type box struct {
 	traffic string          // lets a client at the box's own ports; "" when they are open
 	ctx     context.Context // ends with the box
 	cancel  context.CancelFunc
+
+	saving sync.Mutex // one writer of its record at a time
 
 	mu    sync.Mutex
 	ends  time.Time
@@ -104,7 +108,7 @@ func (e *Engine) enter() bool {
 
 // start boots a computer. On failure nothing is left.
 func (e *Engine) start(ctx context.Context, image Image) (blank, error) {
-	c := blank{id: dreamcore.NewSandboxID(), image: image}
+	c := blank{id: dreamcore.NewSandboxID(), image: image, limits: e.cfg.Limits, profile: e.cfg.Profile}
 	var err error
 	if c.machine, err = e.run.Boot(ctx, c.id, image.Root); err != nil {
 		return c, err
@@ -139,20 +143,34 @@ func (e *Engine) discard(ctx context.Context, c blank) error {
 // assign gives a computer to whoever ordered it: from here on it is found,
 // watched, and ends when its time is over. On failure nothing is left.
 func (e *Engine) assign(ctx context.Context, c blank, o order) (*box, error) {
-	if err := c.tell(ctx, envd.Init{Env: o.env, Egress: o.egress, MemoryBytes: e.cfg.Limits.MemoryBytes, Sudo: e.cfg.Profile == E2B}); err != nil {
+	if err := c.tell(ctx, c.init(o)); err != nil {
 		return nil, errors.Join(fmt.Errorf("set up sandbox: %w", err), e.discard(ctx, c))
 	}
-	b := &box{blank: c, order: o, started: time.Now(), token: dreamcore.NewToken(40), over: make(chan struct{})}
-	if o.private {
-		b.traffic = dreamcore.NewToken(40)
-	}
-	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b := newBox(c, o)
 	if !e.register(b) {
 		_ = e.end(b, reasonEngine) // Close reports what it cannot remove
 		return nil, e.closed()
 	}
 	b.live(o.life, true, func() { e.finish(b, reasonTimeout) })
+	if err := e.save(b); err != nil {
+		return nil, errors.Join(err, e.end(b, reasonEngine))
+	}
 	return b, nil
+}
+
+// newBox gives a computer its order, and tokens that nobody else has.
+func newBox(c blank, o order) *box {
+	b := &box{blank: c, order: o, started: time.Now(), token: dreamcore.NewToken(40), over: make(chan struct{})}
+	if o.private {
+		b.traffic = dreamcore.NewToken(40)
+	}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	return b
+}
+
+// init is what PID 1 is told of an order.
+func (c *blank) init(o order) envd.Init {
+	return envd.Init{Env: o.env, Egress: o.egress, MemoryBytes: c.limits.MemoryBytes, Sudo: c.profile == E2B}
 }
 
 // register makes b found and watched; false when the engine is closed.

@@ -219,7 +219,7 @@ func (b *box) body() sandboxBody {
 }
 
 func (e *Engine) info(b *box) infoBody {
-	l := e.cfg.Limits
+	l := b.limits
 	return infoBody{
 		TemplateID: b.order.image.Digest, SandboxID: string(b.id), ClientID: "00000000",
 		StartedAt: b.started.UTC(), EndAt: b.endsAt().UTC(),
@@ -330,6 +330,7 @@ func (e *Engine) serveConnect(w http.ResponseWriter, r *http.Request, b *box, li
 		}
 	}
 	b.live(life, false, nil)
+	e.note(b)
 	answer(w, http.StatusOK, b.body())
 }
 
@@ -352,6 +353,7 @@ func (e *Engine) serveTimeout(w http.ResponseWriter, r *http.Request, b *box) {
 		return
 	}
 	b.live(life, true, nil)
+	e.note(b)
 	w.WriteHeader(http.StatusNoContent)
 }
 
@@ -371,6 +373,7 @@ func (e *Engine) serveRefresh(w http.ResponseWriter, r *http.Request, b *box) {
 		}
 	}
 	b.live(life, false, nil)
+	e.note(b)
 	w.WriteHeader(http.StatusNoContent)
 }
 

@@ -57,7 +57,12 @@ type Config struct {
 	Profile Profile
 	// APIKey guards the control plane; required.
 	APIKey dreamcore.Secret
-	Log    *slog.Logger
+	// Keep leaves boxes running when the engine closes or is killed, and Open
+	// takes them back: same ids, same tokens, what runs in them goes on. A box
+	// that nobody takes back ends by itself after half a minute. Without it Close
+	// ends all boxes and Open removes those of an engine that was killed.
+	Keep bool
+	Log  *slog.Logger
 	// AllowNoLimits goes on where the machine cannot enforce limits.
 	AllowNoLimits bool
 	// Lang is the language of the errors that people see; English when empty.
@@ -74,6 +79,7 @@ type Engine struct {
 	boxes  map[dreamcore.SandboxID]*box
 	dying  map[dreamcore.SandboxID]*box // no longer found, not yet gone
 	deaths deaths
+	found  map[dreamcore.SandboxID]record // of boxes that Open is about to take back
 	open   bool
 	busy   sync.WaitGroup // boots, endings and watchers that run
 }
@@ -86,20 +92,25 @@ func New(cfg Config) *Engine {
 	if cfg.Limits == (Limits{}) {
 		cfg.Limits = DefaultLimits
 	}
-	return &Engine{
+	if cfg.Profile == "" {
+		cfg.Profile = gvisor.Job
+	}
+	e := &Engine{
 		cfg:   cfg,
 		log:   cfg.Log,
 		boxes: map[dreamcore.SandboxID]*box{},
 		dying: map[dreamcore.SandboxID]*box{},
-		run: gvisor.New(gvisor.Config{
-			Dir: cfg.Dir, Runsc: cfg.Runsc, Sandboxd: cfg.Sandboxd,
-			Limits: cfg.Limits, Profile: cfg.Profile, AllowNoLimits: cfg.AllowNoLimits, Log: cfg.Log, Lang: cfg.Lang,
-		}),
+		found: map[dreamcore.SandboxID]record{},
 	}
+	e.run = gvisor.New(gvisor.Config{
+		Dir: cfg.Dir, Runsc: cfg.Runsc, Sandboxd: cfg.Sandboxd, Spare: e.spare,
+		Limits: cfg.Limits, Profile: cfg.Profile, AllowNoLimits: cfg.AllowNoLimits, Log: cfg.Log, Lang: cfg.Lang,
+	})
+	return e
 }
 
 // Open checks that this machine can boot boxes and removes those that an
-// engine which died left in the same folder.
+// engine which died left in the same folder, or takes them back (see Keep).
 func (e *Engine) Open(ctx context.Context) error {
 	if e.cfg.APIKey.IsZero() {
 		return &dreamcore.Error{
@@ -112,16 +123,19 @@ func (e *Engine) Open(ctx context.Context) error {
 		return fmt.Errorf("open engine: %w", err)
 	}
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	for _, id := range reaped {
-		e.deaths.add(dreamcore.SandboxID(id), reasonEngine)
+		if e.deaths.why[dreamcore.SandboxID(id)] == "" {
+			e.deaths.add(dreamcore.SandboxID(id), reasonEngine)
+		}
 	}
 	e.open = true
+	e.mu.Unlock()
+	e.takeBack(ctx)
 	return nil
 }
 
-// Close kills every box and waits until nothing of them is left. It may be
-// called twice.
+// Close kills every box, or with Keep leaves it for the next engine, and waits
+// until that is done. It may be called twice.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	e.open = false
@@ -136,7 +150,14 @@ func (e *Engine) Close() error {
 	var wg sync.WaitGroup
 	for i, b := range all {
 		wg.Add(1)
-		go func() { defer wg.Done(); errs[i] = e.end(b, reasonEngine) }()
+		go func() {
+			defer wg.Done()
+			if e.cfg.Keep {
+				errs[i] = e.leave(b)
+			} else {
+				errs[i] = e.end(b, reasonEngine)
+			}
+		}()
 	}
 	wg.Wait()
 	e.busy.Wait()

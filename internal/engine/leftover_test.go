@@ -202,7 +202,14 @@ const childDir = "DREAMCORE_TEST_ENGINE_DIR"
 func child(dir string) {
 	root, runsc, sandboxd := os.Getenv("DREAMCORE_TEST_CHILD_ROOT"), os.Getenv("DREAMCORE_TEST_CHILD_RUNSC"), os.Getenv("DREAMCORE_TEST_CHILD_SANDBOXD")
 	cfg := enginetest.Config{Runsc: runsc, Sandboxd: sandboxd}
-	e, err := enginetest.Open(dir, cfg, root)
+	var change []func(*enginetest.Config)
+	if os.Getenv(childKeeps) != "" {
+		change = append(change, keepers)
+	}
+	e, err := enginetest.Open(dir, cfg, root, change...)
+	if err == nil && os.Getenv(childKeeps) != "" {
+		err = keepChild(e)
+	}
 	if err != nil {
 		fmt.Println("failed:", err)
 		os.Exit(1)

@@ -192,8 +192,13 @@ func same(got, want string) bool { return subtle.ConstantTimeCompare([]byte(got)
 // is known.
 func (e *Engine) refuseDead(w http.ResponseWriter, r *http.Request, id dreamcore.SandboxID) {
 	e.mu.Lock()
-	b := e.dying[id]
+	b, open := e.dying[id], e.open
 	e.mu.Unlock()
+	if !open && e.cfg.Keep {
+		// It is not dead: the next engine has it.
+		refuse(w, http.StatusServiceUnavailable, publicText(e.closed()))
+		return
+	}
 	if b != nil {
 		// Why is known in a moment.
 		select {

@@ -3,6 +3,9 @@ package envd
 // The contract between a sandbox's PID 1 and the host that booted it, for
 // sandboxd and the engine alike.
 const (
+	// Protocol is the version of this contract. An engine takes back only boxes
+	// whose PID 1 has the same.
+	Protocol = 1
 	// ControlDir is where the host's folder is mounted in the box: read-only,
 	// and closed to everybody but root.
 	ControlDir = "/run/dreamcore"

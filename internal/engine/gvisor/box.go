@@ -278,7 +278,8 @@ func (b *Box) destroy(ctx context.Context) error {
 	if b.Egress != nil {
 		b.Egress.Close()
 	}
-	if pid := b.sandboxPID(); pid > 0 {
+	// The number may be another's by now, if the box died while nobody looked.
+	if pid := b.sandboxPID(); pid > 0 && b.r.owns(pid, b.ID) {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // gone already is fine
 	}
 	select {

@@ -76,7 +76,10 @@ type Config struct {
 	Profile  Profile
 	// AllowNoLimits goes on where the machine cannot enforce limits.
 	AllowNoLimits bool
-	Log           *slog.Logger
+	// Spare is asked once by Open for each box that a Runtime which died left: one
+	// that it spares goes on, to be taken back with Adopt. nil: none is.
+	Spare func(id string) bool
+	Log   *slog.Logger
 	// Lang is the language of the errors that people see; English when empty.
 	Lang dreamcore.Lang
 }
@@ -90,6 +93,7 @@ type Runtime struct {
 
 	mu    sync.Mutex
 	boxes map[string]*Box
+	left  map[string]bool // boxes that go on without us
 }
 
 // New builds a Runtime.
@@ -100,7 +104,7 @@ func New(cfg Config) *Runtime {
 	if cfg.Limits == (Limits{}) {
 		cfg.Limits = DefaultLimits
 	}
-	return &Runtime{cfg: cfg, log: cfg.Log, boxes: map[string]*Box{}}
+	return &Runtime{cfg: cfg, log: cfg.Log, boxes: map[string]*Box{}, left: map[string]bool{}}
 }
 
 func (r *Runtime) stateDir() string            { return filepath.Join(r.cfg.Dir, "runsc") }
@@ -164,7 +168,11 @@ func (r *Runtime) setUp(ctx context.Context) ([]string, error) {
 			return nil, fmt.Errorf("make the engine's folder: %w", err)
 		}
 	}
+	if err := r.spare(); err != nil {
+		return nil, err
+	}
 	ids, err := r.reap(ctx)
+	clear(r.left) // from here on they are Adopt's
 	if err != nil {
 		return ids, err
 	}
@@ -198,7 +206,8 @@ func (r *Runtime) take() error {
 	return nil
 }
 
-// Close kills every box and gives the folder back. It may be called twice.
+// Close kills every box but those that were left, and gives the folder back. It
+// may be called twice.
 func (r *Runtime) Close(ctx context.Context) error {
 	r.mu.Lock()
 	if r.lock == nil {
@@ -221,7 +230,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 	if _, rerr := r.reap(ctx); rerr != nil {
 		err = errors.Join(err, rerr)
 	}
-	if r.cgroups != nil {
+	if r.cgroups != nil && len(r.left) == 0 {
 		if cerr := r.cgroups.remove("", time.Now().Add(killPatience)); cerr != nil {
 			err = errors.Join(err, cerr)
 		}

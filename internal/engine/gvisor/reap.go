@@ -1,10 +1,10 @@
 package gvisor
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,7 +46,7 @@ func (r *Runtime) remove(ctx context.Context, id string) error {
 }
 
 // killProcesses ends what runs on the host for the box id, or for any box of
-// this folder when id is "". Every process of runsc carries the state folder
+// this folder that is not spared when id is "". Every process of runsc carries the state folder
 // and the box's id among its arguments.
 func (r *Runtime) killProcesses(id string) int {
 	n := 0
@@ -73,26 +73,30 @@ func (r *Runtime) processes(id string) []int {
 	if err != nil {
 		return nil
 	}
-	root := []byte("--root=" + r.stateDir())
 	var all []int
 	for _, n := range names {
-		pid, err := strconv.Atoi(n.Name())
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		data, err := os.ReadFile("/proc/" + n.Name() + "/cmdline")
-		if err != nil {
-			continue // it has ended
-		}
-		args := bytes.Split(data, []byte{0})
-		has := func(want []byte) bool {
-			return slices.ContainsFunc(args, func(a []byte) bool { return bytes.Equal(a, want) })
-		}
-		if has(root) && (id == "" || has([]byte(id))) {
+		if pid, err := strconv.Atoi(n.Name()); err == nil && pid != os.Getpid() && r.owns(pid, id) {
 			all = append(all, pid)
 		}
 	}
 	return all
+}
+
+// owns reports whether the process serves the box id, or with "" any box of this
+// folder that is not spared.
+func (r *Runtime) owns(pid int, id string) bool {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	if err != nil {
+		return false // it has ended
+	}
+	args := strings.Split(string(data), "\x00")
+	if !slices.Contains(args, "--root="+r.stateDir()) {
+		return false
+	}
+	if id == "" {
+		return !slices.ContainsFunc(args, r.spared)
+	}
+	return slices.Contains(args, id)
 }
 
 // reap removes everything in this folder that is no living box of ours: found
@@ -126,6 +130,9 @@ func (r *Runtime) reap(ctx context.Context) ([]string, error) {
 	var ids []string
 	var errs []error
 	for id := range found {
+		if r.spared(id) {
+			continue
+		}
 		if err := r.remove(ctx, id); err != nil {
 			errs = append(errs, err)
 			continue
@@ -134,25 +141,59 @@ func (r *Runtime) reap(ctx context.Context) ([]string, error) {
 		r.log.Info("removed a sandbox of a former engine", "sandbox_id", id)
 	}
 	slices.Sort(ids)
-	// What is left of runsc's state belongs to no box: an empty network
-	// namespace that it keeps mounted, and locks.
-	netns := filepath.Join(r.stateDir(), "null-netns")
-	for {
-		// Boots at once may have mounted it one over the other.
-		err := syscall.Unmount(netns, syscall.MNT_DETACH)
-		if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOENT) {
-			break // not mounted any more
+	return ids, errors.Join(append(errs, r.clearState())...)
+}
+
+// spare asks for each folder of a box whether it is to go on.
+func (r *Runtime) spare() error {
+	if r.cfg.Spare == nil {
+		return nil
+	}
+	entries, err := os.ReadDir(r.boxesDir())
+	if err != nil {
+		return fmt.Errorf("look for old sandboxes: %w", err)
+	}
+	for _, e := range entries {
+		if r.cfg.Spare(e.Name()) {
+			r.mu.Lock()
+			r.left[e.Name()] = true
+			r.mu.Unlock()
 		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("unmount %s: %w", netns, err))
-			break
+	}
+	return nil
+}
+
+// clearState removes what is left of runsc's state and belongs to no box: an
+// empty network namespace that it keeps mounted, and locks.
+func (r *Runtime) clearState() error {
+	entries, err := os.ReadDir(r.stateDir())
+	if err != nil {
+		return fmt.Errorf("clear runsc's state: %w", err)
+	}
+	r.mu.Lock()
+	left := slices.Collect(maps.Keys(r.left))
+	r.mu.Unlock()
+	var errs []error
+	for _, e := range entries {
+		path := filepath.Join(r.stateDir(), e.Name())
+		if slices.ContainsFunc(left, func(id string) bool { return strings.Contains(e.Name(), id) }) {
+			continue
+		}
+		if e.Name() == "null-netns" {
+			if len(left) > 0 {
+				continue // mounted still, for those that go on
+			}
+			// Boots at once may have mounted it one over the other.
+			for err = nil; err == nil; {
+				err = syscall.Unmount(path, syscall.MNT_DETACH)
+			}
+			if !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
+				errs = append(errs, fmt.Errorf("unmount %s: %w", path, err))
+			}
+		}
+		if err := os.RemoveAll(path); err != nil {
+			errs = append(errs, fmt.Errorf("clear runsc's state: %w", err))
 		}
 	}
-	if err := os.RemoveAll(r.stateDir()); err != nil {
-		errs = append(errs, fmt.Errorf("clear runsc's state: %w", err))
-	}
-	if err := os.MkdirAll(r.stateDir(), 0o700); err != nil {
-		errs = append(errs, err)
-	}
-	return ids, errors.Join(errs...)
+	return errors.Join(errs...)
 }
