@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"mime/multipart"
 	"net/http"
@@ -33,16 +34,31 @@ type box struct {
 	http      *http.Client
 	processes processconnect.ProcessClient
 	files     filesystemconnect.FilesystemClient
+	started   time.Time // zero while unknown
 }
 
 func (s *box) ID() dreamcore.SandboxID { return s.id }
 
-// SetTimeout lets the sandbox live for d from now.
+// SetTimeout lets the sandbox live for d from now. What the engine's owner does
+// not allow is code Refused, before anything was asked.
 func (s *box) SetTimeout(ctx context.Context, d time.Duration) error {
-	_, err := s.p.call(ctx, http.MethodPost, "/sandboxes/"+url.PathEscape(string(s.id))+"/timeout", map[string]int64{"timeout": seconds(d)}, nil)
+	if most := s.p.cfg.Limits.Life; most > 0 {
+		if s.started.IsZero() {
+			var got detailBody
+			if _, err := s.p.call(ctx, request{method: http.MethodGet, path: pathOf(s.id, ""), out: &got}); err != nil {
+				return fmt.Errorf("ask for the age of the sandbox: %w", s.p.lostWhenMissing(err, s.id))
+			}
+			s.started = got.StartedAt
+		}
+		if err := s.p.lifeAllowed(time.Since(s.started) + d); err != nil {
+			return fmt.Errorf("set the time of the sandbox: %w", err)
+		}
+	}
+	_, err := s.p.call(ctx, request{method: http.MethodPost, path: pathOf(s.id, "timeout"), in: map[string]int64{"timeout": seconds(d)}})
 	if err != nil {
 		return fmt.Errorf("set the time of the sandbox: %w", s.p.lostWhenMissing(err, s.id))
 	}
+	s.p.gate.prolong(s.id, time.Now().Add(d))
 	return nil
 }
 
@@ -90,26 +106,15 @@ func (s *box) upload(ctx context.Context, owner string, files []sandbox.File) er
 	if len(files) == 1 {
 		data = files[0].Data
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.base+"/files?"+query.Encode(), bytes.NewReader(data))
+	header := http.Header{"Content-Type": {kind}}
+	if len(files) == 1 && files[0].Mode != 0 {
+		header.Set(envd.ModeHeader, octal(files[0].Mode))
+	}
+	res, err := s.ask(ctx, http.MethodPost, query, header, data, maxAnswerBytes)
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Content-Type", kind)
-	if len(files) == 1 && files[0].Mode != 0 {
-		req.Header.Set(envd.ModeHeader, octal(files[0].Mode))
-	}
-	res, err := s.http.Do(req)
-	if err != nil {
-		return s.explain(ctx, err)
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return s.explain(ctx, refusal(res))
-	}
-	if _, err := io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswerBytes)); err != nil {
-		return s.explain(ctx, err)
-	}
-	if res.Header.Get(envd.BulkHeader) == "" {
+	if res.header.Get(envd.BulkHeader) == "" {
 		return s.setModes(ctx, owner, files)
 	}
 	return nil
@@ -174,29 +179,83 @@ func (s *box) setModes(ctx context.Context, owner string, files []sandbox.File) 
 // ReadFile reads at most limitBytes of one file; a longer one is code Refused.
 func (s *box) ReadFile(ctx context.Context, path string, limitBytes int64) ([]byte, error) {
 	q := url.Values{"path": {path}, "username": {sandbox.Root}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base+"/files?"+q.Encode(), nil)
+	res, err := s.ask(ctx, http.MethodGet, q, nil, nil, limitBytes)
 	if err != nil {
 		return nil, fmt.Errorf("read file: %w", err)
 	}
-	res, err := s.http.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("read file: %w", s.explain(ctx, err))
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("read file: %w", s.explain(ctx, refusal(res)))
-	}
-	var b bytes.Buffer
-	if n := res.ContentLength; n > 0 && n <= limitBytes {
-		b.Grow(int(n) + bytes.MinRead)
-	}
-	if _, err := b.ReadFrom(io.LimitReader(res.Body, limitBytes+1)); err != nil {
-		return nil, fmt.Errorf("read file: %w", s.explain(ctx, err))
-	}
-	if int64(b.Len()) > limitBytes {
+	if int64(len(res.data)) > limitBytes {
 		return nil, fail(s.p.cfg.Lang, dreamcore.Refused, "sandbox.read", "file_too_large", "path", clip(path), "bytes", strconv.FormatInt(limitBytes, 10))
 	}
-	return b.Bytes(), nil
+	return res.data, nil
+}
+
+// answer is what came of a request for files.
+type answer struct {
+	header http.Header
+	data   []byte
+}
+
+// ask makes a request for files, again when the connection broke: to write the
+// same bytes twice is to write them once. It reads one byte more than the limit.
+func (s *box) ask(ctx context.Context, method string, query url.Values, header http.Header, body []byte, limitBytes int64) (answer, error) {
+	var a answer
+	err := s.again(ctx, method+" /files", func() error {
+		req, err := http.NewRequestWithContext(ctx, method, s.base+"/files?"+query.Encode(), bytes.NewReader(body))
+		if err != nil {
+			return err
+		}
+		maps.Copy(req.Header, header)
+		res, err := s.http.Do(req)
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			return refusal(res)
+		}
+		var b bytes.Buffer
+		if n := res.ContentLength; n > 0 && n <= limitBytes {
+			b.Grow(int(n) + bytes.MinRead)
+		}
+		_, err = b.ReadFrom(io.LimitReader(res.Body, limitBytes+1))
+		a = answer{res.Header, b.Bytes()}
+		return err
+	})
+	return a, err
+}
+
+// again does what may be done twice until it comes through, the box is found
+// dead, or it failed as often as Retry says.
+func (s *box) again(ctx context.Context, name string, f func() error) error {
+	for try := 1; ; try++ {
+		err := f()
+		if err == nil {
+			return nil
+		}
+		lasting := s.lasting(err)
+		err = s.explain(ctx, err)
+		if lasting || try >= s.p.cfg.Retry.Tries || ctx.Err() != nil || dreamcore.CodeOf(err) == dreamcore.Lost {
+			return err
+		}
+		d := s.p.cfg.Retry.pause(try - 1)
+		s.p.log.Warn("a request to a sandbox failed", "sandbox_id", s.id, "request", name, "decision", "try again", "reason", clip(err.Error()), "try", try, "wait_ms", d.Milliseconds())
+		if sleep(ctx, d) != nil {
+			return err
+		}
+	}
+}
+
+// lasting reports whether the box or its engine answered, so that the same
+// request is answered the same way.
+func (s *box) lasting(err error) bool {
+	var st *statusError
+	if errors.As(err, &st) {
+		return st.status < 500 && st.status != http.StatusTooManyRequests || st.status == http.StatusInsufficientStorage || st.status == http.StatusInternalServerError
+	}
+	if connect.IsWireError(err) {
+		return connect.CodeOf(err) != connect.CodeUnavailable
+	}
+	return hopeless(err)
 }
 
 // refusal reads the error out of an answer of a box.
@@ -207,11 +266,15 @@ func refusal(res *http.Response) error {
 
 // List lists a folder, depth levels deep.
 func (s *box) List(ctx context.Context, path string, depth int) ([]sandbox.Entry, error) {
-	req := connect.NewRequest(&filesystem.ListDirRequest{Path: path, Depth: uint32(max(depth, 1))})
-	actAs(req.Header(), sandbox.Root)
-	res, err := s.files.ListDir(ctx, req)
+	var res *connect.Response[filesystem.ListDirResponse]
+	err := s.again(ctx, "ListDir", func() (err error) {
+		req := connect.NewRequest(&filesystem.ListDirRequest{Path: path, Depth: uint32(max(depth, 1))})
+		actAs(req.Header(), sandbox.Root)
+		res, err = s.files.ListDir(ctx, req)
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("list folder: %w", s.explain(ctx, err))
+		return nil, fmt.Errorf("list folder: %w", err)
 	}
 	all := make([]sandbox.Entry, 0, len(res.Msg.GetEntries()))
 	for _, e := range res.Msg.GetEntries() {

@@ -4,18 +4,17 @@
 package e2b
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -34,28 +33,49 @@ const LocalProxy = "127.0.0.1/32"
 const (
 	maxAnswerBytes  = 16 << 20
 	maxMessageBytes = 64 << 20
-	maxRateRetries  = 8
+	// AttemptKey is the metadata by which a sandbox is found again whose creation
+	// was never answered.
+	AttemptKey = "dreamcore_attempt"
+	// ImageKey is the metadata that keeps the image's digest beside the template.
+	ImageKey = "dreamcore_image"
+	// DefaultDomain is that of E2B's own cloud.
+	DefaultDomain = "e2b.app"
+	allNetworks   = "0.0.0.0/0"
 )
 
 // Config says which engine to use and how.
 type Config struct {
 	// APIURL is the control plane: "https://api.e2b.app", or any name for an
-	// engine that Transport dials by itself.
+	// engine that Transport dials by itself. "" means api.DOMAIN over TLS.
 	APIURL string
 	// SandboxURL is where all boxes are reached, told apart by headers; "" means
 	// one host name for each box, as E2B's cloud has it.
 	SandboxURL string
-	APIKey     dreamcore.Secret
+	// Domain is where boxes have their host names when the engine's answer does
+	// not say; "" means DefaultDomain.
+	Domain string
+	APIKey dreamcore.Secret
 	// Transport carries everything; nil means http.DefaultTransport. It must not
 	// limit how long an answer takes: commands stream for as long as they run.
 	Transport http.RoundTripper
 	// Metadata is put on every sandbox, below the spec's own, and every List is
 	// restricted to it: what tells this installation's from others'.
 	Metadata map[string]string
+	// Template is created whatever image a spec names, which then stands in the
+	// metadata; "" means that the engine knows images by their digests.
+	Template string
 	// Proxy is the only network that a sandbox with egress may reach, as one
 	// "ADDRESS/32"; never a name (see design: one name opens DNS). "" means
 	// LocalProxy.
 	Proxy string
+	// Guard sets, reads back and probes the network of every fresh sandbox; nil
+	// is only for an engine whose sandboxes have no network device.
+	Guard *Guard
+	// Limits are what the engine's owner allows; zero: none.
+	Limits Limits
+	Retry  Retry
+	// Log gets one line for every decision; nil discards them.
+	Log *slog.Logger
 	// Lang is the language of the errors that people see; English when empty.
 	Lang dreamcore.Lang
 }
@@ -63,7 +83,14 @@ type Config struct {
 // Provider is a client of one engine. It is safe for concurrent use.
 type Provider struct {
 	cfg  Config
+	log  *slog.Logger
 	http *http.Client
+	gate *gate
+	v1   atomic.Bool // the engine has no version 2
+
+	closing context.Context // ends with Close
+	close   context.CancelFunc
+	busy    sync.WaitGroup // sweeps that run
 }
 
 var _ sandbox.Provider = (*Provider)(nil)
@@ -76,13 +103,31 @@ func New(cfg Config) *Provider {
 	if cfg.Proxy == "" {
 		cfg.Proxy = LocalProxy
 	}
+	if cfg.Domain == "" {
+		cfg.Domain = DefaultDomain
+	}
+	if cfg.APIURL == "" {
+		cfg.APIURL = "https://api." + cfg.Domain
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	cfg.Retry = cfg.Retry.complete()
 	cfg.APIURL = strings.TrimRight(cfg.APIURL, "/")
 	cfg.SandboxURL = strings.TrimRight(cfg.SandboxURL, "/")
-	return &Provider{cfg: cfg, http: &http.Client{
+	p := &Provider{cfg: cfg, log: cfg.Log, gate: newGate(cfg.Limits), http: &http.Client{
 		Transport: cfg.Transport,
 		// The API key must not follow a redirect to anywhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
+	p.closing, p.close = context.WithCancel(context.Background())
+	return p
+}
+
+// Close waits until nothing runs in the background any more. Sandboxes live on.
+func (p *Provider) Close() {
+	p.close()
+	p.busy.Wait()
 }
 
 // UnixTransport dials the Unix socket at path for every request, for an engine
@@ -105,7 +150,7 @@ type (
 		Timeout       int64             `json:"timeout"`
 		Metadata      map[string]string `json:"metadata,omitempty"`
 		EnvVars       map[string]string `json:"envVars,omitempty"`
-		Secure        bool              `json:"secure"`
+		Secure        bool              `json:"secure,omitempty"` // version 1 only: version 2 always is
 		AllowInternet bool              `json:"allow_internet_access"`
 		Network       networkBody       `json:"network"`
 	}
@@ -129,50 +174,81 @@ type (
 )
 
 // Create boots a sandbox that is denied all network but, with spec.Egress, the
-// one proxy.
+// one proxy. It waits for its turn where the engine's owner has limits, and
+// gives up with ctx.
 func (p *Provider) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
-	meta := maps.Clone(p.cfg.Metadata)
-	if meta == nil {
-		meta = map[string]string{}
-	}
-	maps.Copy(meta, spec.Metadata)
-	in := createBody{
-		TemplateID: spec.Image, Timeout: seconds(spec.Timeout), Metadata: meta, EnvVars: spec.Env, Secure: true,
-		// Everything is said, nothing left to a default: E2B's is the whole internet.
-		Network: networkBody{DenyOut: []string{"0.0.0.0/0"}},
-	}
-	if spec.Egress {
-		in.Network.AllowOut = []string{p.cfg.Proxy}
-	}
-	var out sandboxBody
-	if err := p.either(ctx, http.MethodPost, "/sandboxes", in, &out); err != nil {
+	if err := p.lifeAllowed(spec.Timeout); err != nil {
 		return nil, fmt.Errorf("create sandbox: %w", err)
 	}
-	sb, err := p.sandbox(out)
+	begun := time.Now()
+	if err := p.gate.enter(ctx); err != nil {
+		return nil, fmt.Errorf("create sandbox: wait for a turn: %w", err)
+	}
+	if waited := time.Since(begun); waited > time.Second {
+		p.log.Info("waited for the engine's limits", "decision", "create", "dur_ms", waited.Milliseconds())
+	}
+	started := time.Now()
+	out, err := p.create(ctx, p.order(spec))
 	if err != nil {
+		p.gate.leave("")
+		return nil, fmt.Errorf("create sandbox: %w", err)
+	}
+	p.gate.admit(dreamcore.SandboxID(out.SandboxID), started.Add(spec.Timeout))
+	sb := p.sandbox(out)
+	sb.started = started
+	if err := p.check(ctx, sb, spec.Egress); err != nil {
 		return nil, fmt.Errorf("create sandbox: %w", err)
 	}
 	return sb, nil
+}
+
+// order is the request for a sandbox. Everything is said, nothing left to a
+// default: E2B's is the whole internet.
+func (p *Provider) order(spec sandbox.Spec) createBody {
+	meta := map[string]string{}
+	maps.Copy(meta, p.cfg.Metadata)
+	maps.Copy(meta, spec.Metadata)
+	meta[AttemptKey] = dreamcore.NewToken(20)
+	in := createBody{
+		TemplateID: spec.Image, Timeout: seconds(spec.Timeout), Metadata: meta, EnvVars: spec.Env,
+		Network: networkBody{DenyOut: []string{allNetworks}, AllowOut: p.allowed(spec.Egress)},
+	}
+	if p.cfg.Template != "" {
+		meta[ImageKey] = spec.Image
+		in.TemplateID = p.cfg.Template
+	}
+	return in
+}
+
+// allowed is all that a sandbox may reach.
+func (p *Provider) allowed(egress bool) []string {
+	if egress {
+		return []string{p.cfg.Proxy}
+	}
+	return nil
 }
 
 // Connect finds a living sandbox; code Lost when it is gone.
 func (p *Provider) Connect(ctx context.Context, id dreamcore.SandboxID) (sandbox.Sandbox, error) {
 	var out sandboxBody
 	// A short time: connecting may only ever extend, and must not extend here.
-	err := p.either(ctx, http.MethodPost, "/sandboxes/"+url.PathEscape(string(id))+"/connect", map[string]int64{"timeout": 1}, &out)
+	err := p.either(ctx, request{method: http.MethodPost, path: pathOf(id, "connect"), in: map[string]int64{"timeout": 1}, out: &out})
+	if err == nil && out.SandboxID != string(id) {
+		err = dreamcore.Errorf(dreamcore.Unavailable, "sandbox.connect", "the engine's answer is about another sandbox")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("connect to sandbox: %w", p.lostWhenMissing(err, id))
 	}
-	sb, err := p.sandbox(out)
-	if err != nil {
-		return nil, fmt.Errorf("connect to sandbox: %w", err)
-	}
-	return sb, nil
+	return p.sandbox(out), nil
 }
 
 // List returns the living sandboxes whose metadata holds every pair of filter
 // and of the Provider's own metadata.
 func (p *Provider) List(ctx context.Context, filter map[string]string) ([]sandbox.Info, error) {
+	return p.list(ctx, filter, "running")
+}
+
+func (p *Provider) list(ctx context.Context, filter map[string]string, states string) ([]sandbox.Info, error) {
 	want := maps.Clone(p.cfg.Metadata)
 	if want == nil {
 		want = map[string]string{}
@@ -184,7 +260,7 @@ func (p *Provider) List(ctx context.Context, filter map[string]string) ([]sandbo
 	}
 	var all []sandbox.Info
 	for next := ""; ; {
-		q := url.Values{"limit": {"100"}, "state": {"running"}}
+		q := url.Values{"limit": {"100"}, "state": {states}}
 		if len(pairs) > 0 {
 			q.Set("metadata", pairs.Encode())
 		}
@@ -192,7 +268,7 @@ func (p *Provider) List(ctx context.Context, filter map[string]string) ([]sandbo
 			q.Set("nextToken", next)
 		}
 		var page []listedBody
-		h, err := p.call(ctx, http.MethodGet, "/v2/sandboxes?"+q.Encode(), nil, &page)
+		h, err := p.call(ctx, request{method: http.MethodGet, path: "/v2/sandboxes?" + q.Encode(), out: &page})
 		if err != nil {
 			return nil, fmt.Errorf("list sandboxes: %w", err)
 		}
@@ -209,21 +285,19 @@ func (p *Provider) List(ctx context.Context, filter map[string]string) ([]sandbo
 
 // Kill ends a sandbox and everything in it. Killing a dead one succeeds.
 func (p *Provider) Kill(ctx context.Context, id dreamcore.SandboxID) error {
-	_, err := p.call(ctx, http.MethodDelete, "/sandboxes/"+url.PathEscape(string(id)), nil, nil)
+	_, err := p.call(ctx, request{method: http.MethodDelete, path: pathOf(id, "")})
 	if err != nil && !isStatus(err, http.StatusNotFound) {
 		return fmt.Errorf("kill sandbox: %w", err)
 	}
+	p.gate.leave(id)
 	return nil
 }
 
 // sandbox makes a client of one box out of the control plane's answer.
-func (p *Provider) sandbox(b sandboxBody) (*box, error) {
-	if b.SandboxID == "" {
-		return nil, dreamcore.Errorf(dreamcore.Unavailable, "sandbox.create", "the engine's answer names no sandbox")
-	}
+func (p *Provider) sandbox(b sandboxBody) *box {
 	base := p.cfg.SandboxURL
 	if base == "" {
-		domain := "e2b.app"
+		domain := p.cfg.Domain
 		if b.Domain != nil && *b.Domain != "" {
 			domain = *b.Domain
 		}
@@ -241,7 +315,7 @@ func (p *Provider) sandbox(b sandboxBody) (*box, error) {
 	opts := []connect.ClientOption{connect.WithReadMaxBytes(maxMessageBytes)}
 	s.processes = processconnect.NewProcessClient(s.http, base, opts...)
 	s.files = filesystemconnect.NewFilesystemClient(s.http, base, opts...)
-	return s, nil
+	return s
 }
 
 // headers adds fixed headers to every request.
@@ -260,74 +334,13 @@ func (h headers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return h.next.RoundTrip(r)
 }
 
-// either calls version 2 of an operation and, where the engine has none,
-// version 1.
-func (p *Provider) either(ctx context.Context, method, path string, in, out any) error {
-	_, err := p.call(ctx, method, "/v2"+path, in, out)
-	var s *statusError
-	if errors.As(err, &s) && (s.status == http.StatusMethodNotAllowed || s.status == http.StatusNotFound && !s.spoken) {
-		_, err = p.call(ctx, method, path, in, out)
+// pathOf is the path of an operation on one sandbox; "" is the sandbox itself.
+func pathOf(id dreamcore.SandboxID, op string) string {
+	p := "/sandboxes/" + url.PathEscape(string(id))
+	if op != "" {
+		p += "/" + op
 	}
-	return err
-}
-
-// call makes one request of the control plane.
-func (p *Provider) call(ctx context.Context, method, path string, in, out any) (http.Header, error) {
-	var body []byte
-	if in != nil {
-		var err error
-		if body, err = json.Marshal(in); err != nil {
-			return nil, err
-		}
-	}
-	for try := 0; ; try++ {
-		req, err := http.NewRequestWithContext(ctx, method, p.cfg.APIURL+path, bytes.NewReader(body))
-		if err != nil {
-			return nil, err
-		}
-		req.Header.Set("X-Api-Key", p.cfg.APIKey.Reveal())
-		if in != nil {
-			req.Header.Set("Content-Type", "application/json")
-		}
-		res, err := p.http.Do(req)
-		if err != nil {
-			return nil, fail(p.cfg.Lang, dreamcore.Unavailable, "sandbox.engine", "no_answer").Because(err)
-		}
-		data, err := io.ReadAll(io.LimitReader(res.Body, maxAnswerBytes+1))
-		res.Body.Close()
-		switch {
-		case err != nil || len(data) > maxAnswerBytes:
-			return nil, dreamcore.Errorf(dreamcore.Unavailable, "sandbox.engine", "the sandbox engine's answer broke off or is too long").Because(err)
-		case res.StatusCode == http.StatusTooManyRequests && try < maxRateRetries:
-			if err := pause(ctx, res.Header.Get("Retry-After")); err != nil {
-				return nil, err
-			}
-			continue
-		case res.StatusCode >= 300:
-			return nil, newStatusError(res.StatusCode, data)
-		case out != nil:
-			if err := json.Unmarshal(data, out); err != nil {
-				return nil, dreamcore.Errorf(dreamcore.Unavailable, "sandbox.engine", "the sandbox engine's answer makes no sense").Because(err)
-			}
-		}
-		return res.Header, nil
-	}
-}
-
-// pause waits as long as a rate-limited engine asks, within reason.
-func pause(ctx context.Context, retryAfter string) error {
-	n, err := strconv.Atoi(retryAfter)
-	if err != nil || n < 1 {
-		n = 1
-	}
-	t := time.NewTimer(time.Duration(min(n, 60)) * time.Second)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
+	return p
 }
 
 func seconds(d time.Duration) int64 { return max(int64((d+time.Second-1)/time.Second), 1) }

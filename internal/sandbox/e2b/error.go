@@ -74,6 +74,7 @@ func (p *Provider) lostWhenMissing(err error, id dreamcore.SandboxID) error {
 // lost is the error of a dead sandbox; reason is our engine's word for how it
 // ended, "" when nobody knows.
 func (p *Provider) lost(id dreamcore.SandboxID, reason string) *dreamcore.Error {
+	p.gate.leave(id)
 	key := "lost_" + reason
 	if text.T(p.cfg.Lang, "engine."+key) == "engine."+key {
 		key = "lost"

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -41,47 +43,84 @@ func (s *box) Start(ctx context.Context, cmd sandbox.Command) (sandbox.Process, 
 		user = sandbox.User
 	}
 	actAs(req.Header(), user)
+	req.Header().Set("Keepalive-Ping-Interval", strconv.Itoa(int(keepalive/time.Second)))
 	if cmd.Timeout > 0 {
 		// As a header and not as a deadline of ours: the daemon kills the process,
 		// and we still get its last output.
 		req.Header().Set("Connect-Timeout-Ms", strconv.FormatInt(max(cmd.Timeout.Milliseconds(), 1), 10))
 	}
 	// The stream outlives ctx, which only bounds the start.
-	sctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, cancel)
+	sctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { cancel(ctx.Err()) })
 	fail := func(err error) (sandbox.Process, error) {
 		stop()
-		cancel()
+		cancel(nil)
 		return nil, fmt.Errorf("start command: %w", s.explain(ctx, err))
 	}
-	stream, err := s.processes.Start(sctx, req)
+	stream, err := s.open(ctx, sctx, req)
 	if err != nil {
 		return fail(err)
-	}
-	if !stream.Receive() {
-		err := stream.Err()
-		if err == nil {
-			err = errors.New("the stream ended before the command started")
-		}
-		return fail(errors.Join(err, stream.Close()))
 	}
 	start := stream.Msg().GetEvent().GetStart()
 	if start == nil {
 		return fail(errors.Join(errors.New("the stream did not begin with the start"), stream.Close()))
 	}
 	stop()
+	// A connection that died without a word is known by the missing pings.
+	watch := time.AfterFunc(silence, func() {
+		s.p.log.Warn("a command's stream fell silent", "sandbox_id", s.id, "pid", start.GetPid(), "decision", "give up", "wait_ms", silence.Milliseconds())
+		cancel(errSilent)
+	})
 	c := &command{s: s, pid: int(start.GetPid()), events: make(chan sandbox.Output, 64), done: make(chan struct{})}
 	go func() {
-		defer cancel()
-		c.follow(sctx, stream, cmd)
+		defer cancel(nil)
+		defer watch.Stop()
+		c.follow(sctx, stream, cmd, watch)
 	}()
 	return c, nil
 }
 
+const (
+	// keepalive is how often the daemon is asked for a sign of life while a
+	// command prints nothing: less than what connections on the way idle.
+	keepalive = 50 * time.Second
+	silence   = 3 * keepalive
+)
+
+var errSilent = errors.New("the stream fell silent")
+
+// open starts the command. Once it may have arrived it is not sent again: a
+// command runs once or fails, but never twice.
+func (s *box) open(ctx, sctx context.Context, req *connect.Request[process.StartRequest]) (*connect.ServerStreamForClient[process.StartResponse], error) {
+	for try := 1; ; try++ {
+		again := connect.NewRequest(req.Msg)
+		maps.Copy(again.Header(), req.Header())
+		stream, err := s.processes.Start(sctx, again)
+		if err == nil {
+			if stream.Receive() {
+				return stream, nil
+			}
+			if err = stream.Err(); err == nil {
+				err = errors.New("the stream ended before the command started")
+			}
+			err = errors.Join(err, stream.Close())
+		}
+		if !neverSent(err) || hopeless(err) || try >= s.p.cfg.Retry.Tries || ctx.Err() != nil {
+			return nil, err
+		}
+		d := s.p.cfg.Retry.pause(try - 1)
+		s.p.log.Warn("a request to a sandbox failed", "sandbox_id", s.id, "request", "Start", "decision", "try again", "reason", clip(err.Error()), "try", try, "wait_ms", d.Milliseconds())
+		if sleep(ctx, d) != nil {
+			return nil, err
+		}
+	}
+}
+
 // follow delivers events until the stream ends.
-func (c *command) follow(ctx context.Context, stream *connect.ServerStreamForClient[process.StartResponse], cmd sandbox.Command) {
+func (c *command) follow(ctx context.Context, stream *connect.ServerStreamForClient[process.StartResponse], cmd sandbox.Command, watch *time.Timer) {
 	ended := false
 	for stream.Receive() {
+		watch.Stop() // whoever takes the output may be as slow as they like
 		switch e := stream.Msg().GetEvent().GetEvent().(type) {
 		case *process.ProcessEvent_Data:
 			if out := e.Data.GetStdout(); len(out) > 0 {
@@ -94,8 +133,13 @@ func (c *command) follow(ctx context.Context, stream *connect.ServerStreamForCli
 			ended = true
 			c.exit = exitOf(e.End)
 		}
+		watch.Reset(silence)
 	}
 	err := stream.Err()
+	if errors.Is(context.Cause(ctx), errSilent) {
+		err = errSilent
+	}
+	ctx = context.WithoutCancel(ctx)
 	_ = stream.Close() // it has ended; the error is in Err
 	switch {
 	case ended:
@@ -158,11 +202,19 @@ func (c *command) Signal(ctx context.Context, sig string) error {
 	default:
 		return dreamcore.Errorf(dreamcore.Invalid, "sandbox.signal", "only SIGTERM and SIGKILL can be sent, not %q", sig)
 	}
-	_, err := c.s.processes.SendSignal(ctx, connect.NewRequest(&process.SendSignalRequest{
-		Process: &process.ProcessSelector{Selector: &process.ProcessSelector_Pid{Pid: uint32(c.pid)}}, Signal: n,
-	}))
+	asked := 0
+	err := c.s.again(ctx, "SendSignal", func() error {
+		asked++
+		_, err := c.s.processes.SendSignal(ctx, connect.NewRequest(&process.SendSignalRequest{
+			Process: &process.ProcessSelector{Selector: &process.ProcessSelector_Pid{Pid: uint32(c.pid)}}, Signal: n,
+		}))
+		return err
+	})
+	if asked > 1 && dreamcore.CodeOf(err) == dreamcore.NotFound {
+		return nil // the signal whose answer was lost has ended it
+	}
 	if err != nil {
-		return fmt.Errorf("signal command: %w", c.s.explain(ctx, err))
+		return fmt.Errorf("signal command: %w", err)
 	}
 	return nil
 }
