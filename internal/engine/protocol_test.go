@@ -243,6 +243,11 @@ func TestRouter(t *testing.T) {
 		}
 	}
 
+	// E2B's clients are told that it was right once.
+	if status, _, body := c.do("GET", sign("read", "/tmp/signed", token, past), ""); status != http.StatusUnauthorized || !strings.Contains(body, "signature is already expired") {
+		t.Errorf("an expired signature: %d %s", status, body)
+	}
+
 	// A program in the box is reached through its port; tokens stay outside.
 	sb, err := e.Provider.Connect(ctxOf(t), dreamcore.SandboxID(id))
 	if err != nil {

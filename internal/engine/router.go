@@ -60,16 +60,16 @@ func (e *Engine) signedFor(r *http.Request, sig string) (address, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for id, b := range e.boxes {
-		if signed(r, sig, b.token) {
-			return address{id: id, port: envd.Port, signed: true}, true
+		if ok, late := signed(r, sig, b.token); ok {
+			return address{id: id, port: envd.Port, signed: !late}, true
 		}
 	}
 	// Still the router's business: it answers that there is no such box.
 	return address{port: envd.Port}, true
 }
 
-// signed checks E2B's file signature, its expiry included.
-func signed(r *http.Request, sig, token string) bool {
+// signed checks E2B's file signature. late: it is right, and its time is over.
+func signed(r *http.Request, sig, token string) (ok, late bool) {
 	q := r.URL.Query()
 	op := "read"
 	if r.Method == http.MethodPost {
@@ -78,14 +78,16 @@ func signed(r *http.Request, sig, token string) bool {
 	raw := strings.Join([]string{q.Get("path"), op, q.Get("username"), token}, ":")
 	if exp := q.Get("signature_expiration"); exp != "" {
 		at, err := strconv.ParseInt(exp, 10, 64)
-		if err != nil || time.Now().Unix() > at {
-			return false
+		if err != nil {
+			return false, false
 		}
+		late = time.Now().Unix() > at
 		raw += ":" + exp
 	}
 	sum := sha256.Sum256([]byte(raw))
 	want := "v1_" + base64.RawStdEncoding.EncodeToString(sum[:])
-	return subtle.ConstantTimeCompare([]byte(sig), []byte(want)) == 1
+	ok = subtle.ConstantTimeCompare([]byte(sig), []byte(want)) == 1
+	return ok, ok && late
 }
 
 // route carries a request into the box that it is for.
@@ -115,8 +117,8 @@ func (e *Engine) route(w http.ResponseWriter, r *http.Request, to address) {
 		},
 	}
 	if to.port == envd.Port {
-		if !to.signed && !public(r.URL.Path) && !same(r.Header.Get("X-Access-Token"), b.token) && !signed(r, r.URL.Query().Get("signature"), b.token) {
-			refuse(w, http.StatusUnauthorized, "the access token of the sandbox is missing or wrong")
+		if message := b.refusal(r, to); message != "" {
+			refuse(w, http.StatusUnauthorized, message)
 			return
 		}
 		if !protocolPath(r.URL.Path) {
@@ -148,6 +150,21 @@ func (e *Engine) route(w http.ResponseWriter, r *http.Request, to address) {
 		}
 	}
 	proxy.ServeHTTP(w, r)
+}
+
+// refusal says why a request may not reach the daemon of the box; "" when it may.
+func (b *box) refusal(r *http.Request, to address) string {
+	if to.signed || public(r.URL.Path) || same(r.Header.Get("X-Access-Token"), b.token) {
+		return ""
+	}
+	ok, late := signed(r, r.URL.Query().Get("signature"), b.token)
+	switch {
+	case late: // E2B's words, which clients look for
+		return "signature is already expired"
+	case ok:
+		return ""
+	}
+	return "the access token of the sandbox is missing or wrong"
 }
 
 // protocolPath reports whether a client may ask a box's PID 1 for this path: a

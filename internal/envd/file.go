@@ -1,6 +1,7 @@
 package envd
 
 import (
+	"bytes"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -73,7 +74,21 @@ func (s *Server) serveRead(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": path.Base(p)}))
-	http.ServeContent(w, r, "", fi.ModTime(), f)
+	if fi.Size() > 0 {
+		http.ServeContent(w, r, "", fi.ModTime(), f)
+		return
+	}
+	// What the kernel makes up as it is read (/proc) has no size beforehand and
+	// no end to seek to. It is small.
+	made, err := io.ReadAll(io.LimitReader(f, batchBytes+1))
+	if err == nil && len(made) > batchBytes {
+		err = fmt.Errorf("%q is larger than it says: %w", clip(p, 256), unix.EFBIG)
+	}
+	if err != nil {
+		fileError(w, err)
+		return
+	}
+	http.ServeContent(w, r, "", fi.ModTime(), bytes.NewReader(made))
 }
 
 // serveWrite answers POST /files: a multipart body whose parts are files named

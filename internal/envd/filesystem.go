@@ -92,7 +92,7 @@ func (s *filesystemService) Move(_ context.Context, req *connect.Request[filesys
 		if err := os.MkdirAll(path.Dir(to), 0o755); err != nil {
 			return err
 		}
-		if err := os.Rename(from, to); err != nil {
+		if err := move(from, to); err != nil {
 			return err
 		}
 		e, err = s.namer().entry(to)

@@ -25,7 +25,7 @@ import (
 var suite embed.FS
 
 // parts are the modules of the suite that hold cases.
-var parts = []string{"commands"}
+var parts = []string{"commands", "files", "signed"}
 
 func TestMain(m *testing.M) {
 	code := m.Run()
