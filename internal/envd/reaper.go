@@ -17,10 +17,11 @@ type reaper struct {
 	mu    sync.Mutex // held from before the fork until the child is in wait
 	wait  map[int]chan syscall.WaitStatus
 	again chan struct{} // a child may exist now
+	born  chan struct{} // the same, for whoever watches them
 }
 
 func newReaper() *reaper {
-	r := &reaper{wait: map[int]chan syscall.WaitStatus{}, again: make(chan struct{}, 1)}
+	r := &reaper{wait: map[int]chan syscall.WaitStatus{}, again: make(chan struct{}, 1), born: make(chan struct{}, 1)}
 	go r.run()
 	return r
 }
@@ -35,9 +36,11 @@ func (r *reaper) start(file string, argv []string, attr *syscall.ProcAttr) (int,
 	}
 	ch := make(chan syscall.WaitStatus, 1)
 	r.wait[pid] = ch
-	select {
-	case r.again <- struct{}{}:
-	default:
+	for _, tell := range []chan struct{}{r.again, r.born} {
+		select {
+		case tell <- struct{}{}:
+		default:
+		}
 	}
 	return pid, ch, nil
 }
