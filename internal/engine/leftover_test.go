@@ -4,15 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -23,66 +18,11 @@ import (
 	"dreamcore/internal/sandbox"
 )
 
-// left lists everything on this machine that belongs to boxes of the engine in
-// dir: processes, mounts, control groups, sockets, folders.
 func left(t *testing.T, dir string) []string {
 	t.Helper()
-	dir, err := filepath.EvalSymlinks(dir)
+	all, err := enginetest.Left(dir)
 	if err != nil {
 		t.Fatal(err)
-	}
-	var all []string
-	procs, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range procs {
-		if _, err := strconv.Atoi(p.Name()); err != nil || p.Name() == strconv.Itoa(os.Getpid()) {
-			continue
-		}
-		cmdline, err := os.ReadFile("/proc/" + p.Name() + "/cmdline")
-		if err == nil && bytes.Contains(cmdline, []byte(dir+"/runsc")) {
-			all = append(all, fmt.Sprintf("process %s: %s", p.Name(), bytes.ReplaceAll(cmdline, []byte{0}, []byte{' '})))
-		}
-	}
-	for kind, file := range map[string]string{"mount": "/proc/self/mountinfo", "socket": "/proc/net/unix"} {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range bytes.Lines(data) {
-			// The engine's own mount of an empty network namespace ends with it.
-			if bytes.Contains(line, []byte(dir)) && !bytes.Contains(line, []byte("/null-netns ")) {
-				all = append(all, kind+" "+string(line))
-			}
-		}
-	}
-	sum := sha256.Sum256([]byte(dir))
-	group := "dreamcore-" + hex.EncodeToString(sum[:6])
-	err = filepath.WalkDir("/sys/fs/cgroup", func(p string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && filepath.Base(filepath.Dir(p)) == group {
-			all = append(all, "control group "+p)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	boxes, err := os.ReadDir(filepath.Join(dir, "box"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, b := range boxes {
-		all = append(all, "folder "+b.Name())
-	}
-	state, err := os.ReadDir(filepath.Join(dir, "runsc"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range state {
-		if f.Name() != "null-netns" {
-			all = append(all, "state "+f.Name())
-		}
 	}
 	return all
 }
