@@ -20,7 +20,6 @@ import (
 	"dreamcore/internal/sandbox"
 	"dreamcore/internal/sandbox/e2b"
 	"dreamcore/internal/sandbox/e2b/e2btest"
-	"dreamcore/internal/sandbox/sandboxtest"
 )
 
 func TestMain(m *testing.M) {
@@ -43,29 +42,6 @@ func none(t *testing.T, p *e2b.Provider) {
 	infos, err := p.List(ctxOf(t), nil)
 	if err != nil || len(infos) != 0 {
 		t.Errorf("%d sandboxes are left: %v, %v", len(infos), infos, err)
-	}
-}
-
-// The suite that our own engine passes, through everything that a cloud puts
-// in between.
-func TestConformanceInTheCloud(t *testing.T) {
-	e := enginetest.Start(t)
-	for name, mode := range map[string]e2btest.Mode{
-		"version 2, HTTP-2, latency":          {V2Only: true, Latency: 6 * time.Millisecond, Network: true},
-		"version 1, HTTP-1, rate-limited":     {V1Only: true, HTTP1: true, TooMany: 9, Network: true},
-		"both versions, few at once and slow": {Limits: e2b.Limits{Concurrent: 3, CreateEvery: 200 * time.Millisecond}, Network: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := e2btest.Start(t, e.URL, enginetest.APIKey, mode)
-			p := c.Provider(t, guarded, func(cfg *e2b.Config) { cfg.Limits = mode.Limits })
-			t.Run("suite", func(t *testing.T) {
-				sandboxtest.Run(t, p, sandbox.Spec{Image: e.Image, Timeout: 5 * time.Minute, Egress: true, Env: map[string]string{"GIVEN": "to every command"}})
-			})
-			none(t, p)
-			if n := c.Counts(); (n.TooMany > 0) != (mode.TooMany > 0) || mode.Limits.Concurrent > 0 && n.Most > mode.Limits.Concurrent {
-				t.Errorf("at the cloud: %+v", n)
-			}
-		})
 	}
 }
 
