@@ -51,7 +51,7 @@ type Config struct {
 	// DefaultUser is who acts when a request names nobody; "" means "user".
 	DefaultUser string
 	// MaxProcesses bounds the processes that clients have running at once, and
-	// MaxWatchers what they watch; 0 means 1024 and 128.
+	// MaxWatchers what they watch; 0 means 1024 and 64.
 	MaxProcesses, MaxWatchers int
 	Log                       *slog.Logger
 }
@@ -71,6 +71,8 @@ type Server struct {
 	living, starting int
 	started          int
 	kept             atomic.Int64 // bytes in all backlogs
+	watchers         int          // of both kinds
+	polled           map[string]*polled
 }
 
 // New builds a Server and starts to reap children: every child of this
@@ -90,7 +92,7 @@ func New(cfg Config) *Server {
 		cfg.MaxProcesses = 1024
 	}
 	if cfg.MaxWatchers <= 0 {
-		cfg.MaxWatchers = 128
+		cfg.MaxWatchers = 64
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -100,7 +102,7 @@ func New(cfg Config) *Server {
 		log:   cfg.Log,
 		reap:  newReaper(),
 		env:   map[string]string{},
-		procs: map[int]*running{},
+		procs: map[int]*running{}, polled: map[string]*polled{},
 	}
 	return s
 }

@@ -20,8 +20,7 @@ import (
 	"dreamcore/internal/envd/spec/filesystem/filesystemconnect"
 )
 
-// filesystemService is the file half of the protocol. Watchers answer
-// unimplemented until issue 3.
+// filesystemService is the file half of the protocol.
 type filesystemService struct {
 	filesystemconnect.UnimplementedFilesystemHandler
 	*Server

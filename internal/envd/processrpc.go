@@ -213,6 +213,8 @@ func rpcError(err error) error {
 	switch {
 	case errors.Is(err, errNoUser):
 		code = connect.CodeUnauthenticated
+	case errors.Is(err, errLost):
+		code = connect.CodeDataLoss
 	case errors.Is(err, errNoDir):
 		code = connect.CodeInvalidArgument
 	case errors.Is(err, errNoCommand), errors.Is(err, os.ErrProcessDone), errors.Is(err, os.ErrNotExist):
