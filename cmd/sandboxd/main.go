@@ -5,6 +5,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -50,8 +51,8 @@ func run(log *slog.Logger) error {
 	if err := ownHome("user"); err != nil {
 		return fmt.Errorf("give the user's home away: %w", err)
 	}
-	secret, err := os.ReadFile(filepath.Join(envd.ControlDir, envd.BootFile))
-	if err != nil {
+	k := &key{file: filepath.Join(envd.ControlDir, envd.BootFile)}
+	if err := k.read(); err != nil {
 		return fmt.Errorf("read the boot secret: %w", err)
 	}
 	d := &daemon{log: log, server: envd.New(envd.Config{Log: log})}
@@ -61,9 +62,10 @@ func run(log *slog.Logger) error {
 	mux.HandleFunc("POST "+envd.DialPath, serveDial)
 
 	for lost := time.Now(); time.Since(lost) < hostPatience; {
-		conn, err := dialHost(secret)
+		conn, err := dialHost(k)
 		if err != nil {
-			time.Sleep(100 * time.Millisecond)
+			// Often at first: whoever restored or adopted the box waits for it.
+			time.Sleep(min(max(time.Since(lost)/50, 5*time.Millisecond), 100*time.Millisecond))
 			continue
 		}
 		serve(conn, mux)
@@ -72,16 +74,45 @@ func run(log *slog.Logger) error {
 	return errors.New("the host is gone")
 }
 
-func dialHost(secret []byte) (net.Conn, error) {
+func dialHost(k *key) (net.Conn, error) {
+	if err := k.renew(); err != nil {
+		return nil, err
+	}
 	conn, err := net.Dial("unix", filepath.Join(envd.ControlDir, envd.ControlSocket))
 	if err != nil {
 		return nil, err
 	}
-	if _, err := conn.Write(append(secret, '\n')); err != nil {
+	if _, err := conn.Write(append(k.secret[:len(k.secret):len(k.secret)], '\n')); err != nil {
 		conn.Close()
 		return nil, err
 	}
 	return conn, nil
+}
+
+// key is what PID 1 proves itself with.
+type key struct {
+	file   string
+	secret []byte
+	nonce  []byte // what secret was last renewed with
+}
+
+func (k *key) read() (err error) {
+	k.secret, err = os.ReadFile(k.file)
+	return err
+}
+
+// renew makes a new secret when the host has laid down a nonce: then this is a
+// copy of the box that the secret was for.
+func (k *key) renew() error {
+	nonce, err := os.ReadFile(k.file)
+	if errors.Is(err, os.ErrNotExist) || err == nil && (bytes.Equal(nonce, k.nonce) || bytes.Equal(nonce, k.secret)) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the boot file: %w", err)
+	}
+	k.secret, k.nonce = envd.NextSecret(k.secret, nonce), nonce
+	return nil
 }
 
 // serve speaks HTTP/2 on conn until it breaks.

@@ -1,5 +1,11 @@
 package envd
 
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+)
+
 // The contract between a sandbox's PID 1 and the host that booted it, for
 // sandboxd and the engine alike.
 const (
@@ -10,7 +16,8 @@ const (
 	// and closed to everybody but root.
 	ControlDir = "/run/dreamcore"
 	// BootFile in it holds the secret that PID 1 sends first; the host removes
-	// it before any command runs.
+	// it before any command runs. In a box that was restored it holds a nonce
+	// instead, from which NextSecret makes the new secret out of the former.
 	BootFile = "boot"
 	// ControlSocket in it is dialled once by PID 1, which then serves HTTP/2.
 	ControlSocket = "control.sock"
@@ -37,4 +44,13 @@ type Init struct {
 	// Sudo makes the user of the box its root's equal, and root's processes count
 	// among those that may be ended when memory is short.
 	Sudo bool `json:"sudo,omitempty"`
+}
+
+// NextSecret is the boot secret of a box that was restored from a snapshot. The
+// nonce is in reach of root in the box, whose programs live already; the former
+// secret is only in PID 1 and in the host's keeping, and so is the next.
+func NextSecret(former, nonce []byte) []byte {
+	m := hmac.New(sha256.New, former)
+	m.Write(nonce)
+	return []byte(hex.EncodeToString(m.Sum(nil)))
 }

@@ -44,6 +44,11 @@ type Box struct {
 // Boot starts a box whose root is the folder root and returns once its PID 1
 // has proved itself. On failure nothing is left.
 func (r *Runtime) Boot(ctx context.Context, id dreamcore.SandboxID, root string) (*Box, error) {
+	return r.begin(ctx, id, func(ctx context.Context, b *Box) error { return b.boot(ctx, root) })
+}
+
+// begin makes the box id by the function boot. On failure nothing is left.
+func (r *Runtime) begin(ctx context.Context, id dreamcore.SandboxID, boot func(context.Context, *Box) error) (*Box, error) {
 	b := &Box{ID: string(id), r: r, booted: make(chan struct{}), gone: make(chan struct{})}
 	r.mu.Lock()
 	if r.lock == nil {
@@ -52,7 +57,7 @@ func (r *Runtime) Boot(ctx context.Context, id dreamcore.SandboxID, root string)
 	}
 	r.boxes[b.ID] = b
 	r.mu.Unlock()
-	if err := b.boot(ctx, root); err != nil {
+	if err := boot(ctx, b); err != nil {
 		// The caller's context may be what ended the boot.
 		kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killPatience)
 		defer cancel()
@@ -65,6 +70,41 @@ func (r *Runtime) Boot(ctx context.Context, id dreamcore.SandboxID, root string)
 }
 
 func (b *Box) boot(ctx context.Context, root string) error {
+	secret, err := newSecret()
+	if err != nil {
+		return b.unstarted(err)
+	}
+	spec, err := b.r.spec(b.ID, root, b.r.controlDir(b.ID)).encode()
+	if err != nil {
+		return b.unstarted(err)
+	}
+	return b.launch(ctx, launch{spec: spec, sandboxd: b.r.sandboxd(), key: secret, told: secret, verb: []string{"run"}})
+}
+
+// launch is what a box starts from.
+type launch struct {
+	spec     []byte   // the bundle's config.json
+	sandboxd string   // the program that is PID 1
+	key      []byte   // what PID 1 proves itself with
+	told     []byte   // what it finds in its boot file to know the key
+	verb     []string // runsc's subcommand and what only it takes
+}
+
+func newSecret() ([]byte, error) {
+	secret := make([]byte, 32)
+	if _, err := rand.Read(secret); err != nil {
+		return nil, err
+	}
+	return []byte(hex.EncodeToString(secret)), nil
+}
+
+// unstarted passes on why runsc was never started, so that nobody waits for it.
+func (b *Box) unstarted(err error) error {
+	close(b.booted)
+	return err
+}
+
+func (b *Box) launch(ctx context.Context, l launch) error {
 	started := false
 	defer func() {
 		if !started {
@@ -78,21 +118,18 @@ func (b *Box) boot(ctx context.Context, root string) error {
 			return err
 		}
 	}
-	if err := os.Link(b.r.sandboxd(), filepath.Join(control, sandboxdName)); err != nil {
+	if err := linkOrCopy(l.sandboxd, filepath.Join(control, sandboxdName)); err != nil {
 		return err
 	}
-	secret := make([]byte, 32)
-	if _, err := rand.Read(secret); err != nil {
-		return err
-	}
-	b.key = []byte(hex.EncodeToString(secret))
+	b.key = l.key
 	bootFile := filepath.Join(control, envd.BootFile)
-	// The box sees one of the two, until it has called; the other is for us,
-	// should it call again.
-	for _, f := range []string{bootFile, filepath.Join(dir, keyFile)} {
-		if err := os.WriteFile(f, b.key, 0o400); err != nil {
-			return err
-		}
+	// The box sees the one, until it has called; the other is for us, should it
+	// call again.
+	if err := os.WriteFile(bootFile, l.told, 0o400); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, keyFile), b.key, 0o400); err != nil {
+		return err
 	}
 	door, err := listen(control, envd.ControlSocket)
 	if err != nil {
@@ -102,11 +139,7 @@ func (b *Box) boot(ctx context.Context, root string) error {
 	if b.Egress, err = listen(control, envd.EgressSocket); err != nil {
 		return err
 	}
-	spec, err := b.r.spec(b.ID, root, control).encode()
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "config.json"), spec, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, specFile), l.spec, 0o600); err != nil {
 		return err
 	}
 	logFile, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -115,8 +148,9 @@ func (b *Box) boot(ctx context.Context, root string) error {
 	}
 	defer logFile.Close()
 
+	args := append(b.r.bootFlags(overlay), l.verb...)
 	// Not bound to ctx: half a boot is ended by Kill, which knows what it made.
-	cmd := b.r.command(context.WithoutCancel(ctx), append(b.r.bootFlags(overlay), "run", "-detach", "-bundle", dir, "-pid-file", filepath.Join(dir, "pid"), b.ID)...)
+	cmd := b.r.command(context.WithoutCancel(ctx), append(args, "-detach", "-bundle", dir, "-pid-file", filepath.Join(dir, "pid"), b.ID)...)
 	// Files, not pipes: a pipe would stay open in the box and hold Wait for ever.
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	cmd.SysProcAttr.Setpgid = true
@@ -141,6 +175,9 @@ func (b *Box) boot(ctx context.Context, root string) error {
 	// The way in is used and its key is spent before any command can run.
 	return errors.Join(os.Remove(bootFile), os.Remove(filepath.Join(control, envd.ControlSocket)))
 }
+
+// specFile in a box's folder is what runsc was told of it.
+const specFile = "config.json"
 
 // Reopen waits for PID 1 to call again, as it does for some seconds after its
 // connection broke: when it was restored, or when the host is a new process.
