@@ -75,11 +75,14 @@ func run(log *slog.Logger) error {
 }
 
 func dialHost(k *key) (net.Conn, error) {
-	if err := k.renew(); err != nil {
-		return nil, err
-	}
 	conn, err := net.Dial("unix", filepath.Join(envd.ControlDir, envd.ControlSocket))
 	if err != nil {
+		return nil, err
+	}
+	// In this order: whatever copy of the box wakes up in between, it has a
+	// connection that is broken, and not one with another's secret.
+	if err := k.renew(); err != nil {
+		conn.Close()
 		return nil, err
 	}
 	if _, err := conn.Write(append(k.secret[:len(k.secret):len(k.secret)], '\n')); err != nil {

@@ -40,6 +40,11 @@ type order struct {
 	env      map[string]string
 	egress   bool
 	private  bool // ports of the box need the traffic token
+
+	template   string    // what the client named, when that is a snapshot
+	from       *snapshot // what it is made of; nil: of the image
+	autoPause  bool      // when its time is over it is paused, not ended
+	autoResume bool      // traffic resumes it when it is paused
 }
 
 // blank is a computer that has booted and that nobody uses yet.
@@ -66,9 +71,12 @@ type box struct {
 
 	saving sync.Mutex // one writer of its record at a time
 
-	mu    sync.Mutex
-	ends  time.Time
-	timer *time.Timer
+	mu     sync.Mutex
+	ends   time.Time
+	timer  *time.Timer
+	thawed chan struct{}      // closed when the box is no longer frozen; nil when it is not
+	out    context.Context    // ends when the box may not use its way out any more
+	shut   context.CancelFunc // ends out
 
 	once  sync.Once
 	ended error
@@ -84,7 +92,14 @@ func (e *Engine) boot(ctx context.Context, o order) (*box, error) {
 	ctx, cancel := context.WithTimeout(ctx, bootPatience)
 	defer cancel()
 	begun := time.Now()
-	c, err := e.start(ctx, o.image)
+	var c blank
+	var err error
+	if o.from != nil {
+		c, err = e.restore(ctx, dreamcore.NewSandboxID(), o.from)
+		o.image = c.image
+	} else {
+		c, err = e.start(ctx, o.image)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +166,7 @@ func (e *Engine) assign(ctx context.Context, c blank, o order) (*box, error) {
 		_ = e.end(b, reasonEngine) // Close reports what it cannot remove
 		return nil, e.closed()
 	}
-	b.live(o.life, true, func() { e.finish(b, reasonTimeout) })
+	b.live(o.life, true, func() { e.expire(b, 1) })
 	if err := e.save(b); err != nil {
 		return nil, errors.Join(err, e.end(b, reasonEngine))
 	}
@@ -165,6 +180,7 @@ func newBox(c blank, o order) *box {
 		b.traffic = dreamcore.NewToken(40)
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.letOut(o.egress)
 	return b
 }
 
@@ -191,11 +207,7 @@ func (e *Engine) register(b *box) bool {
 	}()
 	go func() {
 		defer e.busy.Done()
-		select {
-		case <-b.broken:
-			e.finish(b, reasonDied)
-		case <-b.ctx.Done():
-		}
+		e.watch(b)
 	}()
 	return true
 }
@@ -237,7 +249,8 @@ func (e *Engine) carry(b *box) {
 		if err != nil {
 			return // closed with the box
 		}
-		if !b.order.egress || e.cfg.Egress == nil {
+		out := b.wayOut()
+		if out.Err() != nil || e.cfg.Egress == nil {
 			e.log.Warn("a sandbox without egress tried its way out", "sandbox_id", b.id, "decision", "refused", "reason", "no_egress")
 			conn.Close()
 			continue
@@ -249,12 +262,12 @@ func (e *Engine) carry(b *box) {
 			conn.Close()
 			continue
 		}
-		stop := context.AfterFunc(b.ctx, func() { conn.Close() })
+		stop := context.AfterFunc(out, func() { conn.Close() })
 		e.busy.Add(1)
 		go func() {
 			defer e.busy.Done()
 			defer func() { stop(); <-slots }()
-			e.cfg.Egress(b.ctx, b.id, conn)
+			e.cfg.Egress(out, b.id, conn)
 		}()
 	}
 }
@@ -291,36 +304,41 @@ func (e *Engine) finish(b *box, why reason) {
 // end ends a box and returns once nothing of it is left. First it is no longer
 // found, then its ways out and its streams break, then it is destroyed.
 func (e *Engine) end(b *box, why reason) error {
-	b.once.Do(func() {
-		begun := time.Now()
-		e.mu.Lock()
-		delete(e.boxes, b.id)
-		e.dying[b.id] = b
-		e.mu.Unlock()
-		b.mu.Lock()
-		if b.timer != nil {
-			b.timer.Stop()
-		}
-		b.mu.Unlock()
-		b.cancel()
-		ctx, cancel := context.WithTimeout(context.Background(), killPatience)
-		defer cancel()
-		b.ended = b.machine.Kill(ctx)
-		if why == reasonDied {
-			outOfMemory, last := b.machine.Death()
-			if outOfMemory {
-				why = reasonMemory
-			}
-			e.log.Warn("a sandbox died", "sandbox_id", b.id, "reason", string(why), "said", last)
-		}
-		e.mu.Lock()
-		e.deaths.add(b.id, why)
-		delete(e.dying, b.id)
-		e.mu.Unlock()
-		close(b.over)
-		e.log.Info("ended a sandbox", "sandbox_id", b.id, "reason", string(why), "lived_ms", begun.Sub(b.started).Milliseconds(), "dur_ms", time.Since(begun).Milliseconds())
-	})
+	b.once.Do(func() { e.bury(b, why) })
 	return b.ended
+}
+
+// bury is end, once.
+func (e *Engine) bury(b *box, why reason) {
+	begun := time.Now()
+	e.mu.Lock()
+	delete(e.boxes, b.id)
+	e.dying[b.id] = b
+	e.mu.Unlock()
+	b.mu.Lock()
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	b.mu.Unlock()
+	b.cancel()
+	ctx, cancel := context.WithTimeout(context.Background(), killPatience)
+	defer cancel()
+	b.ended = b.machine.Kill(ctx)
+	if why == reasonDied {
+		outOfMemory, last := b.machine.Death()
+		if outOfMemory {
+			why = reasonMemory
+		}
+		e.log.Warn("a sandbox died", "sandbox_id", b.id, "reason", string(why), "said", last)
+	}
+	e.mu.Lock()
+	if why != reasonPaused {
+		e.deaths.add(b.id, why)
+	}
+	delete(e.dying, b.id)
+	e.mu.Unlock()
+	close(b.over)
+	e.log.Info("ended a sandbox", "sandbox_id", b.id, "reason", string(why), "lived_ms", begun.Sub(b.started).Milliseconds(), "dur_ms", time.Since(begun).Milliseconds())
 }
 
 func (o order) has(filter map[string]string) bool {

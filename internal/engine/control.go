@@ -38,6 +38,7 @@ type (
 		AllowInternet *bool             `json:"allow_internet_access"`
 		Network       *networkBody      `json:"network"`
 		AutoPause     bool              `json:"autoPause"`
+		PauseMemory   *bool             `json:"autoPauseMemory"`
 		AutoResume    *struct {
 			Enabled bool `json:"enabled"`
 		} `json:"autoResume"`
@@ -75,6 +76,7 @@ type (
 		EnvdVersion     string            `json:"envdVersion"`
 		EnvdAccessToken string            `json:"envdAccessToken,omitempty"`
 		Domain          *string           `json:"domain,omitempty"`
+		Lifecycle       lifecycleBody     `json:"lifecycle"`
 	}
 	failure struct {
 		Code    int    `json:"code"`
@@ -91,15 +93,15 @@ func (e *Engine) controlPlane() http.Handler {
 	}{{"", lifeV1}, {"/v2", lifeV2}} {
 		mux.HandleFunc("POST "+v.prefix+"/sandboxes", e.guarded(func(w http.ResponseWriter, r *http.Request) { e.serveCreate(w, r, v.life) }))
 		mux.HandleFunc("GET "+v.prefix+"/sandboxes", e.guarded(e.serveList))
-		mux.HandleFunc("POST "+v.prefix+"/sandboxes/{id}/connect", e.guarded(e.living(func(w http.ResponseWriter, r *http.Request, b *box) { e.serveConnect(w, r, b, v.life) })))
 	}
-	mux.HandleFunc("GET /sandboxes/{id}", e.guarded(e.living(e.serveInfo)))
-	mux.HandleFunc("DELETE /sandboxes/{id}", e.guarded(e.living(e.serveKill)))
+	e.pausePlane(mux)
+	mux.HandleFunc("GET /sandboxes/{id}", e.guarded(e.serveInfo))
+	mux.HandleFunc("DELETE /sandboxes/{id}", e.guarded(e.serveKill))
 	mux.HandleFunc("POST /sandboxes/{id}/timeout", e.guarded(e.living(e.serveTimeout)))
 	mux.HandleFunc("POST /sandboxes/{id}/refreshes", e.guarded(e.living(e.serveRefresh)))
 	mux.HandleFunc("GET /sandboxes/{id}/metrics", e.guarded(e.living(e.serveMetrics)))
 	mux.HandleFunc("/", e.guarded(func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, http.StatusNotImplemented, "this engine has no "+r.Method+" "+clip(r.URL.Path, 100)+": it serves sandboxes, not templates, volumes, secrets, pause or snapshots")
+		refuse(w, http.StatusNotImplemented, "this engine has no "+r.Method+" "+clip(r.URL.Path, 100)+": it serves sandboxes, not templates, volumes or secrets")
 	}))
 	return mux
 }
@@ -115,17 +117,6 @@ func (e *Engine) guarded(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-func (e *Engine) living(next func(http.ResponseWriter, *http.Request, *box)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		b, ok := e.find(dreamcore.SandboxID(r.PathValue("id")))
-		if !ok {
-			refuse(w, http.StatusNotFound, "there is no sandbox "+strconv.Quote(clip(r.PathValue("id"), 64)))
-			return
-		}
-		next(w, r, b)
-	}
-}
-
 func (e *Engine) serveCreate(w http.ResponseWriter, r *http.Request, life time.Duration) {
 	var in createBody
 	if !decode(w, r, &in) {
@@ -136,7 +127,11 @@ func (e *Engine) serveCreate(w http.ResponseWriter, r *http.Request, life time.D
 		refuse(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	if o.image, err = e.cfg.Images(in.TemplateID); err != nil {
+	if snap, ok := e.shelf.template(in.TemplateID); ok {
+		o.from, o.template = snap, snap.body().SnapshotID
+		o.env = merged(snap.Box.Env, o.env)
+		o.image.Digest = snap.Box.Image // its folder is looked for when it is booted
+	} else if o.image, err = e.cfg.Images(in.TemplateID); err != nil {
 		status := http.StatusInternalServerError
 		if c := dreamcore.CodeOf(err); c == dreamcore.NotFound || c == dreamcore.Missing || c == dreamcore.Invalid {
 			status = http.StatusNotFound
@@ -164,12 +159,14 @@ func (e *Engine) serveCreate(w http.ResponseWriter, r *http.Request, life time.D
 // order checks a create request. What this engine cannot do is refused rather
 // than left out: a sandbox that silently lacks what was asked for is worse.
 func (in createBody) order(life time.Duration) (order, error) {
-	o := order{life: life, metadata: in.Metadata, env: in.EnvVars}
+	o := order{life: life, metadata: in.Metadata, env: in.EnvVars, autoPause: in.AutoPause, autoResume: in.AutoResume != nil && in.AutoResume.Enabled}
 	switch {
 	case in.TemplateID == "":
 		return o, errors.New("templateID is missing")
-	case in.AutoPause || in.AutoResume != nil && in.AutoResume.Enabled:
-		return o, errors.New("this engine cannot pause sandboxes")
+	case o.autoResume && !o.autoPause:
+		return o, errors.New("autoResume needs autoPause")
+	case in.AutoPause && in.PauseMemory != nil && !*in.PauseMemory:
+		return o, errors.New("this engine saves a sandbox with its memory or not at all: autoPauseMemory=false is not possible")
 	case len(in.VolumeMounts) > 0:
 		return o, errors.New("this engine has no volumes")
 	case isSet(in.MCP):
@@ -185,14 +182,9 @@ func (in createBody) order(life time.Duration) (order, error) {
 	}
 	if n := in.Network; n != nil {
 		o.private = n.AllowPublicTraffic != nil && !*n.AllowPublicTraffic
-		if isSet(n.EgressProxy) || isSet(n.Rules) {
-			return o, errors.New("this engine's sandboxes have no network: egressProxy and rules mean nothing here")
-		}
-		for _, a := range n.AllowOut {
-			if a != RelayCIDR {
-				return o, fmt.Errorf("this engine's sandboxes have no network: %q cannot be allowed, only %s, the one way out", clip(a, 64), RelayCIDR)
-			}
-			o.egress = true
+		var err error
+		if o.egress, err = n.egress(); err != nil {
+			return o, err
 		}
 	}
 	return o, nil
@@ -209,7 +201,7 @@ func lifetime(seconds int64) (time.Duration, error) {
 
 func (b *box) body() sandboxBody {
 	s := sandboxBody{
-		TemplateID: b.order.image.Digest, SandboxID: string(b.id), ClientID: "00000000",
+		TemplateID: b.template(), SandboxID: string(b.id), ClientID: "00000000",
 		EnvdVersion: envd.Version, EnvdAccessToken: b.token,
 	}
 	if b.traffic != "" {
@@ -221,14 +213,28 @@ func (b *box) body() sandboxBody {
 func (e *Engine) info(b *box) infoBody {
 	l := b.limits
 	return infoBody{
-		TemplateID: b.order.image.Digest, SandboxID: string(b.id), ClientID: "00000000",
+		TemplateID: b.template(), SandboxID: string(b.id), ClientID: "00000000",
 		StartedAt: b.started.UTC(), EndAt: b.endsAt().UTC(),
 		CPUCount: max(int(l.CPUs), 1), MemoryMB: l.MemoryBytes >> 20, DiskSizeMB: l.DiskBytes >> 20,
-		Metadata: b.order.copied(), State: "running", EnvdVersion: envd.Version,
+		Metadata: b.order.copied(), State: stateRunning, EnvdVersion: envd.Version,
+		Lifecycle: lifecycle(b.order.autoPause, b.order.autoResume),
 	}
 }
 
-func (e *Engine) serveInfo(w http.ResponseWriter, _ *http.Request, b *box) {
+func (e *Engine) serveInfo(w http.ResponseWriter, r *http.Request) {
+	id := dreamcore.SandboxID(r.PathValue("id"))
+	b, ok := e.settled(r.Context(), id)
+	if !ok {
+		snap, ok := e.shelf.get(id, kindPaused)
+		if !ok {
+			refuse(w, http.StatusNotFound, "there is no sandbox "+strconv.Quote(clip(string(id), 64)))
+			return
+		}
+		body := e.pausedInfo(snap)
+		body.EnvdAccessToken = snap.Box.Token
+		answer(w, http.StatusOK, body)
+		return
+	}
 	body := e.info(b)
 	body.EnvdAccessToken = b.token
 	answer(w, http.StatusOK, body)
@@ -242,23 +248,29 @@ func (e *Engine) serveList(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "the metadata filter is malformed")
 		return
 	}
-	limit := maxPage
-	if s := q.Get("limit"); s != "" {
-		if limit, err = strconv.Atoi(s); err != nil || limit < 1 || limit > maxPage {
-			refuse(w, http.StatusBadRequest, fmt.Sprintf("limit must be from 1 to %d", maxPage))
-			return
-		}
+	limit, err := pageLimit(q.Get("limit"))
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
 	}
 	states := strings.Split(strings.Join(q["state"], ","), ",")
 	all := []infoBody{}
 	e.mu.Lock()
 	for _, b := range e.boxes {
 		if b.order.has(filter) && (q.Get("state") == "" || slices.Contains(states, "running")) &&
-			(q.Get("template") == "" || q.Get("template") == b.order.image.Digest) {
+			(q.Get("template") == "" || q.Get("template") == b.template()) {
 			all = append(all, e.info(b))
 		}
 	}
+	paused := e.shelf.list(kindPaused)
+	paused = slices.DeleteFunc(paused, func(s *snapshot) bool { return e.boxes[s.ID] != nil })
 	e.mu.Unlock()
+	for _, s := range paused {
+		if (order{metadata: s.Box.Metadata}).has(filter) && (q.Get("state") == "" || slices.Contains(states, string(kindPaused))) &&
+			(q.Get("template") == "" || q.Get("template") == s.Box.template()) {
+			all = append(all, e.pausedInfo(s))
+		}
+	}
 	newest := func(a, b infoBody) int {
 		if c := b.StartedAt.Compare(a.StartedAt); c != 0 {
 			return c
@@ -306,32 +318,30 @@ func metadataFilter(s string) (map[string]string, error) {
 	return filter, nil
 }
 
-func (e *Engine) serveKill(w http.ResponseWriter, _ *http.Request, b *box) {
-	if err := e.end(b, reasonKilled); err != nil {
-		e.log.Error("something of a sandbox is left", "sandbox_id", b.id, "reason", err.Error())
+func (e *Engine) serveKill(w http.ResponseWriter, r *http.Request) {
+	id := dreamcore.SandboxID(r.PathValue("id"))
+	// A kill does not wait for a box that is being saved: it wins.
+	b, living := e.find(id)
+	snap, paused := e.shelf.get(id, kindPaused)
+	var err error
+	switch {
+	case living:
+		err = e.end(b, reasonKilled)
+		if snap, paused = e.shelf.get(id, kindPaused); paused {
+			err = errors.Join(err, e.forget(snap, reasonKilled)) // it was paused a moment before
+		}
+	case paused:
+		err = e.forget(snap, reasonKilled)
+	default:
+		refuse(w, http.StatusNotFound, "there is no sandbox "+strconv.Quote(clip(string(id), 64)))
+		return
+	}
+	if err != nil {
+		e.log.Error("something of a sandbox is left", "sandbox_id", id, "reason", err.Error())
 		refuse(w, http.StatusInternalServerError, "the sandbox is dead but something of it is left; the engine's log says what")
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
-}
-
-func (e *Engine) serveConnect(w http.ResponseWriter, r *http.Request, b *box, life time.Duration) {
-	var in struct {
-		Timeout *int64 `json:"timeout"`
-	}
-	if !decode(w, r, &in) {
-		return
-	}
-	if in.Timeout != nil {
-		var err error
-		if life, err = lifetime(*in.Timeout); err != nil {
-			refuse(w, http.StatusBadRequest, err.Error())
-			return
-		}
-	}
-	b.live(life, false, nil)
-	e.note(b)
-	answer(w, http.StatusOK, b.body())
 }
 
 func (e *Engine) serveTimeout(w http.ResponseWriter, r *http.Request, b *box) {

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -62,7 +63,9 @@ type Config struct {
 	// that nobody takes back ends by itself after half a minute. Without it Close
 	// ends all boxes and Open removes those of an engine that was killed.
 	Keep bool
-	Log  *slog.Logger
+	// Storage bounds paused boxes and snapshots. Zero: DefaultStorage.
+	Storage Storage
+	Log     *slog.Logger
 	// AllowNoLimits goes on where the machine cannot enforce limits.
 	AllowNoLimits bool
 	// Lang is the language of the errors that people see; English when empty.
@@ -79,6 +82,7 @@ type Engine struct {
 	boxes  map[dreamcore.SandboxID]*box
 	dying  map[dreamcore.SandboxID]*box // no longer found, not yet gone
 	deaths deaths
+	shelf  *shelf
 	found  map[dreamcore.SandboxID]record // of boxes that Open is about to take back
 	open   bool
 	busy   sync.WaitGroup // boots, endings and watchers that run
@@ -88,6 +92,9 @@ type Engine struct {
 func New(cfg Config) *Engine {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Storage == (Storage{}) {
+		cfg.Storage = DefaultStorage
 	}
 	if cfg.Limits == (Limits{}) {
 		cfg.Limits = DefaultLimits
@@ -100,6 +107,7 @@ func New(cfg Config) *Engine {
 		log:   cfg.Log,
 		boxes: map[dreamcore.SandboxID]*box{},
 		dying: map[dreamcore.SandboxID]*box{},
+		shelf: &shelf{dir: filepath.Join(cfg.Dir, "snapshot"), limits: cfg.Storage},
 		found: map[dreamcore.SandboxID]record{},
 	}
 	e.run = gvisor.New(gvisor.Config{
@@ -118,6 +126,9 @@ func (e *Engine) Open(ctx context.Context) error {
 			Msg: text.T(e.cfg.Lang, "engine.no_key"), Hint: text.T(e.cfg.Lang, "engine.no_key_hint"),
 		}
 	}
+	if err := e.shelf.load(); err != nil {
+		e.log.Error("some saved sandboxes cannot be used", "decision", "leave them", "reason", err.Error())
+	}
 	reaped, err := e.run.Open(ctx)
 	if err != nil {
 		return fmt.Errorf("open engine: %w", err)
@@ -131,6 +142,9 @@ func (e *Engine) Open(ctx context.Context) error {
 	e.open = true
 	e.mu.Unlock()
 	e.takeBack(ctx)
+	for _, snap := range e.shelf.list(kindPaused) {
+		e.keep(snap)
+	}
 	return nil
 }
 
@@ -161,6 +175,7 @@ func (e *Engine) Close() error {
 	}
 	wg.Wait()
 	e.busy.Wait()
+	e.shelf.close()
 	if err := errors.Join(append(errs, e.run.Close(ctx))...); err != nil {
 		return fmt.Errorf("close engine: %w", err)
 	}

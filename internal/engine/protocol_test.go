@@ -88,7 +88,7 @@ func TestControlPlane(t *testing.T) {
 	}
 	for _, bad := range []string{
 		`{`, `[]`, `{}`, `{"templateID":""}`, `{"templateID":"base","timeout":0}`, `{"templateID":"base","timeout":-5}`, `{"templateID":"base","timeout":86401}`,
-		`{"templateID":"base","timeout":"300"}`, `{"templateID":"base","autoPause":true}`, `{"templateID":"base","volumeMounts":[{"name":"v","path":"/v"}]}`,
+		`{"templateID":"base","timeout":"300"}`, `{"templateID":"base","autoResume":{"enabled":true}}`, `{"templateID":"base","volumeMounts":[{"name":"v","path":"/v"}]}`,
 		`{"templateID":"base","network":{"allowOut":["8.8.8.8"]}}`, `{"templateID":"base","network":{"allowOut":["127.0.0.1/32","example.com"]}}`,
 		`{"templateID":"base","network":{"egressProxy":{"address":"x:1"}}}`,
 	} {

@@ -35,6 +35,11 @@ type record struct {
 	Env      map[string]string   `json:"env,omitempty"`
 	Egress   bool                `json:"egress"`
 	Private  bool                `json:"private"`
+
+	Template   string        `json:"template,omitempty"` // the snapshot that it was made of
+	AutoPause  bool          `json:"autoPause,omitempty"`
+	AutoResume bool          `json:"autoResume,omitempty"`
+	Life       time.Duration `json:"life,omitempty"` // what it was ordered for
 }
 
 const (
@@ -58,6 +63,7 @@ func (b *box) record() (record, error) {
 		Image: b.image.Digest, Machine: machine, Limits: b.limits, Profile: b.profile,
 		Started: b.started, Ends: b.ends, Token: b.token, Traffic: b.traffic,
 		Metadata: b.order.metadata, Env: b.order.env, Egress: b.order.egress, Private: b.order.private,
+		Template: b.order.template, AutoPause: b.order.autoPause, AutoResume: b.order.autoResume, Life: b.order.life,
 	}, nil
 }
 
@@ -138,6 +144,10 @@ func parseRecord(data []byte) (record, error) {
 // taken back; everything else is removed.
 func (e *Engine) spare(id string) bool {
 	if !e.cfg.Keep {
+		return false
+	}
+	if _, paused := e.shelf.get(dreamcore.SandboxID(id), kindPaused); paused {
+		e.log.Info("a sandbox is not taken back", "sandbox_id", id, "decision", "remove", "reason", "it is paused")
 		return false
 	}
 	rec, err := readRecord(e.run.BoxDir(dreamcore.SandboxID(id)))
@@ -230,7 +240,8 @@ func (e *Engine) resume(ctx context.Context, rec record) error {
 	if err := c.connect(); err != nil {
 		return errors.Join(err, e.discard(ctx, c))
 	}
-	o := order{image: image, life: rec.Ends.Sub(rec.Started), metadata: rec.Metadata, env: rec.Env, egress: rec.Egress, private: rec.Private}
+	o := rec.again()
+	o.image = image
 	if err := c.tell(ctx, c.init(o)); err != nil {
 		return errors.Join(err, e.discard(ctx, c))
 	}
@@ -239,7 +250,7 @@ func (e *Engine) resume(ctx context.Context, rec record) error {
 	if !e.register(b) {
 		return errors.Join(e.closed(), e.end(b, reasonEngine))
 	}
-	b.live(time.Until(rec.Ends), true, func() { e.finish(b, reasonTimeout) })
+	b.live(time.Until(rec.Ends), true, func() { e.expire(b, 1) })
 	return nil
 }
 

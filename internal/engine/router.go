@@ -64,6 +64,11 @@ func (e *Engine) signedFor(r *http.Request, sig string) (address, bool) {
 			return address{id: id, port: envd.Port, signed: !late}, true
 		}
 	}
+	for _, snap := range e.shelf.list(kindPaused) {
+		if ok, late := signed(r, sig, snap.Box.Token); ok {
+			return address{id: snap.ID, port: envd.Port, signed: !late}, true
+		}
+	}
 	// Still the router's business: it answers that there is no such box.
 	return address{port: envd.Port}, true
 }
@@ -92,7 +97,7 @@ func signed(r *http.Request, sig, token string) (ok, late bool) {
 
 // route carries a request into the box that it is for.
 func (e *Engine) route(w http.ResponseWriter, r *http.Request, to address) {
-	b, ok := e.find(to.id)
+	b, ok := e.awake(r, to)
 	if !ok {
 		e.refuseDead(w, r, to.id)
 		return
@@ -128,7 +133,8 @@ func (e *Engine) route(w http.ResponseWriter, r *http.Request, to address) {
 		if !readCall(w, r) {
 			return
 		}
-		proxy.Transport = b.daemon
+		c, _ := b.line()
+		proxy.Transport = c.daemon
 	} else {
 		if b.traffic != "" && !same(r.Header.Get("E2b-Traffic-Access-Token"), b.traffic) {
 			refuse(w, http.StatusForbidden, "the traffic token of the sandbox is missing or wrong")
@@ -228,24 +234,13 @@ func (e *Engine) refuseDead(w http.ResponseWriter, r *http.Request, id dreamcore
 	why := e.deaths.why[id]
 	e.mu.Unlock()
 	body := map[string]any{"sandboxId": clip(string(id), 64), "message": "The sandbox was not found", "code": http.StatusBadGateway}
+	if _, paused := e.shelf.get(id, kindPaused); paused {
+		body["message"], why = "The sandbox is paused", reasonPaused
+	}
 	if why != "" {
 		body["reason"] = why
 	}
 	answer(w, http.StatusBadGateway, body)
-}
-
-// dead reports whether the box ends or has ended. A connection that has broken
-// is noticed here before whoever ends the box has taken it off the list.
-func (b *box) dead() bool {
-	select {
-	case <-b.ctx.Done():
-		return true
-	case <-b.broken:
-		<-b.ctx.Done()
-		return true
-	default:
-		return false
-	}
 }
 
 var errPortClosed = errors.New("the port is closed")
@@ -261,7 +256,8 @@ func (b *box) dial(ctx context.Context, port int) (net.Conn, error) {
 		cancel()
 		return nil, err
 	}
-	res, err := b.daemon.RoundTrip(req)
+	c, _ := b.line()
+	res, err := c.daemon.RoundTrip(req)
 	// From here on the stream lives until it is closed, not until ctx ends.
 	stop()
 	if err != nil {

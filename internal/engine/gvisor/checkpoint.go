@@ -35,6 +35,8 @@ type fileSum struct {
 // and leaves the box running either way: cut off from the host, until Reopen.
 // On failure nothing is left at dir. Code Refused: the disk is too full.
 func (b *Box) Checkpoint(ctx context.Context, dir string) (err error) {
+	// gVisor would break it in the middle of things; PID 1 notices and redials.
+	b.Control.Close()
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return fmt.Errorf("checkpoint sandbox: %w", err)
 	}
@@ -46,11 +48,6 @@ func (b *Box) Checkpoint(ctx context.Context, dir string) (err error) {
 			err = errors.Join(err, fmt.Errorf("remove a failed checkpoint: %w", rerr))
 		}
 	}()
-	if err := b.r.hasSpace(dir, b.MemoryBytes()); err != nil {
-		return err
-	}
-	// gVisor would break it in the middle of things; PID 1 notices and redials.
-	b.Control.Close()
 	if _, err := b.r.run(ctx, "checkpoint", "-image-path", dir, "-leave-running", "-compression", "none", b.ID); err != nil {
 		if full(dir) || strings.Contains(err.Error(), "no space left") {
 			return fail(b.r.cfg.Lang, dreamcore.Refused, "engine.checkpoint", "disk_full").Because(err)
@@ -206,9 +203,13 @@ func sum(path string) (fileSum, error) {
 	return fileSum{n, h.Sum32()}, err
 }
 
-// hasSpace reports, before anything is stopped for it, that the disk of dir
-// cannot take a box of that size.
-func (r *Runtime) hasSpace(dir string, bytes int64) error {
+// Saveable says, before anything is stopped for it, why the box cannot be saved
+// on the disk of dir: nil, or code Missing or Refused.
+func (b *Box) Saveable(dir string) error {
+	r, bytes := b.r, b.MemoryBytes()
+	if rootless() {
+		return fail(r.cfg.Lang, dreamcore.Missing, "engine.checkpoint", "save_needs_root")
+	}
 	free, err := freeBytes(dir)
 	if err != nil {
 		return fmt.Errorf("look for space on the disk: %w", err)
@@ -242,4 +243,3 @@ func linkOrCopy(from, to string) error {
 	}
 	return err
 }
-
