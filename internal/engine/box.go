@@ -92,23 +92,42 @@ func (e *Engine) boot(ctx context.Context, o order) (*box, error) {
 	ctx, cancel := context.WithTimeout(ctx, bootPatience)
 	defer cancel()
 	begun := time.Now()
-	var c blank
-	var err error
-	if o.from != nil {
-		c, err = e.restore(ctx, dreamcore.NewSandboxID(), o.from)
-		o.image = c.image
-	} else {
-		c, err = e.start(ctx, o.image)
-	}
+	b, ahead, err := e.obtain(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	b, err := e.assign(ctx, c, o)
-	if err != nil {
-		return nil, err
-	}
-	e.log.Info("booted a sandbox", "sandbox_id", b.id, "image", o.image.Digest, "egress", o.egress, "dur_ms", time.Since(begun).Milliseconds())
+	e.log.Info("booted a sandbox", "sandbox_id", b.id, "image", b.image.Digest, "egress", o.egress, "ahead", ahead, "dur_ms", time.Since(begun).Milliseconds())
 	return b, nil
+}
+
+// obtain restores a box, takes one that was booted ahead, or boots one.
+func (e *Engine) obtain(ctx context.Context, o order) (b *box, ahead bool, err error) {
+	if o.from != nil {
+		e.pool.coldBegins()
+		defer e.pool.coldEnds()
+		c, err := e.restore(ctx, dreamcore.NewSandboxID(), o.from)
+		if err != nil {
+			return nil, false, err
+		}
+		o.image = c.image
+		b, err = e.assign(ctx, c, o)
+		return b, false, err
+	}
+	if c, ok := e.pool.take(ctx, o.image); ok {
+		b, err := e.assign(ctx, c, o)
+		if err == nil || ctx.Err() != nil {
+			return b, true, err
+		}
+		e.log.Warn("a sandbox that was booted ahead is of no use", "sandbox_id", c.id, "decision", "boot another", "reason", err.Error())
+	}
+	e.pool.coldBegins()
+	defer e.pool.coldEnds()
+	c, err := e.start(ctx, dreamcore.NewSandboxID(), o.image)
+	if err != nil {
+		return nil, false, err
+	}
+	b, err = e.assign(ctx, c, o)
+	return b, false, err
 }
 
 // enter counts somebody in whom Close waits for; false when the engine is closed.
@@ -122,8 +141,8 @@ func (e *Engine) enter() bool {
 }
 
 // start boots a computer. On failure nothing is left.
-func (e *Engine) start(ctx context.Context, image Image) (blank, error) {
-	c := blank{id: dreamcore.NewSandboxID(), image: image, limits: e.cfg.Limits, profile: e.cfg.Profile}
+func (e *Engine) start(ctx context.Context, id dreamcore.SandboxID, image Image) (blank, error) {
+	c := blank{id: id, image: image, limits: e.cfg.Limits, profile: e.cfg.Profile}
 	var err error
 	if c.machine, err = e.run.Boot(ctx, c.id, image.Root); err != nil {
 		return c, err

@@ -65,6 +65,7 @@ type Config struct {
 	Keep bool
 	// Storage bounds paused boxes and snapshots. Zero: DefaultStorage.
 	Storage Storage
+	Pool    Pool
 	Log     *slog.Logger
 	// AllowNoLimits goes on where the machine cannot enforce limits.
 	AllowNoLimits bool
@@ -83,6 +84,7 @@ type Engine struct {
 	dying  map[dreamcore.SandboxID]*box // no longer found, not yet gone
 	deaths deaths
 	shelf  *shelf
+	pool   *pool
 	found  map[dreamcore.SandboxID]record // of boxes that Open is about to take back
 	open   bool
 	busy   sync.WaitGroup // boots, endings and watchers that run
@@ -114,6 +116,7 @@ func New(cfg Config) *Engine {
 		Dir: cfg.Dir, Runsc: cfg.Runsc, Sandboxd: cfg.Sandboxd, Spare: e.spare,
 		Limits: cfg.Limits, Profile: cfg.Profile, AllowNoLimits: cfg.AllowNoLimits, Log: cfg.Log, Lang: cfg.Lang,
 	})
+	e.pool = newPool(e, cfg.Pool)
 	return e
 }
 
@@ -145,6 +148,7 @@ func (e *Engine) Open(ctx context.Context) error {
 	for _, snap := range e.shelf.list(kindPaused) {
 		e.keep(snap)
 	}
+	e.pool.open()
 	return nil
 }
 
@@ -160,6 +164,7 @@ func (e *Engine) Close() error {
 	e.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+	e.pool.close()
 	errs := make([]error, len(all))
 	var wg sync.WaitGroup
 	for i, b := range all {
@@ -188,6 +193,9 @@ func (e *Engine) Limited() bool { return e.run.Limited() }
 // TryRootless reports whether an ordinary user can boot boxes on this machine;
 // the error says what the kernel refused. It is nil for root.
 func TryRootless(ctx context.Context) error { return gvisor.TryRootless(ctx) }
+
+// Waiting is how many boxes wait for whoever asks next; see Pool.
+func (e *Engine) Waiting() int { return e.pool.waits() }
 
 // Handler serves both planes. It decides by the request which one is meant: a
 // request that names a box belongs to the router.

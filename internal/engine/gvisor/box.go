@@ -302,6 +302,7 @@ func (b *Box) Kill(ctx context.Context) error {
 		b.killed = b.destroy(ctx)
 		b.r.mu.Lock()
 		delete(b.r.boxes, b.ID)
+		delete(b.r.aside, b.ID)
 		b.r.mu.Unlock()
 		close(b.gone)
 	})

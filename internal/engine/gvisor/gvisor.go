@@ -94,6 +94,7 @@ type Runtime struct {
 	mu    sync.Mutex
 	boxes map[string]*Box
 	left  map[string]bool // boxes that go on without us
+	aside map[string]bool // boxes that boot for nobody yet
 }
 
 // New builds a Runtime.
@@ -104,7 +105,7 @@ func New(cfg Config) *Runtime {
 	if cfg.Limits == (Limits{}) {
 		cfg.Limits = DefaultLimits
 	}
-	return &Runtime{cfg: cfg, log: cfg.Log, boxes: map[string]*Box{}, left: map[string]bool{}}
+	return &Runtime{cfg: cfg, log: cfg.Log, boxes: map[string]*Box{}, left: map[string]bool{}, aside: map[string]bool{}}
 }
 
 func (r *Runtime) stateDir() string            { return filepath.Join(r.cfg.Dir, "runsc") }

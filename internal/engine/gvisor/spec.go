@@ -66,6 +66,7 @@ type (
 		Limit int64 `json:"limit"`
 	}
 	ociCPU struct {
+		Shares uint64 `json:"shares,omitempty"`
 		Quota  int64  `json:"quota"`
 		Period uint64 `json:"period"`
 	}
@@ -158,6 +159,9 @@ func (r *Runtime) spec(id, root, control string) ociSpec {
 			CPU:    ociCPU{Quota: int64(l.CPUs * cpuPeriod), Period: cpuPeriod},
 			// Counts the threads of gVisor itself too, so it is only the outer wall.
 			Pids: ociPids{Limit: int64(l.Processes)*4 + 1024},
+		}
+		if r.isAside(id) {
+			s.Linux.Resources.CPU.Shares = asideShares
 		}
 	}
 	return s
