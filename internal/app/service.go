@@ -220,6 +220,10 @@ func (s *Service) openEngine(ctx context.Context, paths payload.Paths) error {
 			return engine.Image{Digest: img.Digest, Root: img.Root}, err
 		},
 		Egress: s.Proxy.serve,
+		Pool: engine.Pool{Max: s.cfg.Box.Ahead, Next: func() (engine.Image, error) {
+			img, err := s.Images.Current()
+			return engine.Image{Digest: img.Digest, Root: img.Root}, err
+		}},
 		Limits: engine.Limits{
 			MemoryBytes: s.cfg.Box.MemoryMB << 20, CPUs: s.cfg.Box.CPUs, Processes: s.cfg.Box.Processes, DiskBytes: s.cfg.Box.DiskMB << 20,
 		},

@@ -91,6 +91,8 @@ type Box struct {
 	CPUs      float64 `json:"cpus"`
 	Processes int     `json:"processes"`
 	DiskMB    int64   `json:"disk_mb"`
+	// Ahead is how many sandboxes may wait, booted, for the next jobs; 0: none.
+	Ahead int `json:"ahead"`
 }
 
 // Default returns the settings of a machine without a file.
@@ -103,7 +105,7 @@ func Default() Config {
 			Concurrent: 2, TurnMinutes: 15, JobMinutes: 45, Repairs: 2, PerCreator: 3, Queued: 50,
 			Budget: dreamcore.Budget{Requests: 400, InputTokens: 20_000_000, OutputTokens: 1_000_000, Images: 40, Bytes: 1 << 30, CostMicros: 5_000_000},
 		},
-		Box: Box{MemoryMB: 3072, CPUs: 2, Processes: 400, DiskMB: 1024},
+		Box: Box{MemoryMB: 3072, CPUs: 2, Processes: 400, DiskMB: 1024, Ahead: 2},
 	}
 }
 
@@ -216,8 +218,8 @@ func (c *Config) complete() error {
 			return dreamcore.Errorf(dreamcore.Invalid, op, "%s is %d", name, n).WithHint("it must be at least 1")
 		}
 	}
-	if c.Box.CPUs <= 0 || c.Jobs.Repairs < 0 {
-		return dreamcore.Errorf(dreamcore.Invalid, op, "box.cpus must be above 0 and jobs.repairs at least 0")
+	if c.Box.CPUs <= 0 || c.Jobs.Repairs < 0 || c.Box.Ahead < 0 {
+		return dreamcore.Errorf(dreamcore.Invalid, op, "box.cpus must be above 0, box.ahead and jobs.repairs at least 0")
 	}
 	return nil
 }

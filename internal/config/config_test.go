@@ -43,6 +43,7 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 		`{"jobs": {"concurent": 1}}`:                  "concurent",
 		`{"jobs": {"concurrent": 0}}`:                 "jobs.concurrent",
 		`{"box": {"cpus": -1}}`:                       "box.cpus",
+		`{"box": {"ahead": -1}}`:                      "box.ahead",
 		`{"app": {"listen": "8080"}}`:                 "app.listen",
 		`{"app": {"url": "ftp://x"}}`:                 "app.url",
 		`{"games": {"url": "http://localhost:8080"}}`: "the same",
