@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"dreamcore/internal/app"
 )
@@ -14,7 +15,8 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A second Ctrl-C ends the process at once; its leftovers go at the next start.
-	context.AfterFunc(ctx, stop)
+	// The same one may arrive twice, as a signal to the process and to its group.
+	context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, stop) })
 	code := app.Run(ctx, app.SystemTerminal(), os.Args[1:])
 	stop()
 	os.Exit(code)

@@ -59,6 +59,7 @@ func commands() []command {
 	return []command{
 		{"make", runMake},
 		{"serve", runServe},
+		{"engine", runEngine},
 		{"doctor", runDoctor},
 		{"image", runImage},
 		{"version", runVersion},
@@ -230,17 +231,6 @@ func runServe(ctx context.Context, t Terminal, args []string) error {
 	}
 	t.say("cli.serving", "url", cfg.App.URL)
 	return svc.wait(ctx, t)
-}
-
-// wait serves until ctx ends, then closes everything.
-func (s *Service) wait(ctx context.Context, t Terminal) error {
-	var err error
-	select {
-	case <-ctx.Done():
-		t.say("cli.stopping")
-	case err = <-s.fatal:
-	}
-	return errors.Join(err, s.Close())
 }
 
 func runVersion(_ context.Context, t Terminal, _ []string) error {

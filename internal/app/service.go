@@ -8,11 +8,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -43,7 +41,6 @@ const verifyTimeout = 5 * time.Minute
 // games. Build it with New, start it with Open, end it with Close.
 type Service struct {
 	cfg config.Config
-	log *slog.Logger
 	// Lang is the language of errors that an operator sees; English when empty.
 	Lang dreamcore.Lang
 
@@ -53,24 +50,13 @@ type Service struct {
 	Studio    *studio.Studio
 	Proxy     *Proxy
 
-	closers []closer // run last to first
-	fatal   chan error
-	once    sync.Once
-	err     error
-}
-
-type closer struct {
-	name string
-	f    func(context.Context) error
+	parts
 }
 
 // New returns a Service that has not started.
 func New(cfg config.Config, log *slog.Logger) *Service {
-	return &Service{cfg: cfg, log: log, fatal: make(chan error, 4)}
+	return &Service{cfg: cfg, parts: newParts(log)}
 }
-
-// Fatal delivers an error after which the service cannot go on.
-func (s *Service) Fatal() <-chan error { return s.fatal }
 
 // Open starts everything, in the order in which things need each other. On an
 // error, what had started is closed again.
@@ -124,27 +110,6 @@ func (s *Service) Open(ctx context.Context) (err error) {
 		return err
 	}
 	return s.openServers(appListener, gameListener, blobs)
-}
-
-func (s *Service) onClose(name string, f func(context.Context) error) {
-	s.closers = append(s.closers, closer{name, f})
-}
-
-// Close stops everything and leaves nothing behind: no sandbox, process, mount
-// or socket. Closing twice is harmless.
-func (s *Service) Close() error {
-	s.once.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-		defer cancel()
-		for i := len(s.closers) - 1; i >= 0; i-- {
-			c := s.closers[i]
-			if err := c.f(ctx); err != nil {
-				s.log.Error("could not be closed", "part", c.name, "err", err)
-				s.err = errors.Join(s.err, fmt.Errorf("close %s: %w", c.name, err))
-			}
-		}
-	})
-	return s.err
 }
 
 // lock keeps two services out of one data folder.
@@ -246,6 +211,11 @@ func (s *Service) openEngine(ctx context.Context, paths payload.Paths) error {
 		return fmt.Errorf("guard the engine's socket: %w", err)
 	}
 	s.serve("engine api", l, eng.Handler(), 0)
+	// So that `dreamcore sandbox` of the same user finds it.
+	if err := (engineAddress{Socket: socket, APIKey: key.Reveal(), PID: os.Getpid()}).leave(dir); err != nil {
+		return err
+	}
+	s.onClose("engine address", func(context.Context) error { return takeAddress(dir) })
 	transport := e2b.UnixTransport(socket)
 	s.onClose("engine client", func(context.Context) error { transport.CloseIdleConnections(); return nil })
 	s.Sandboxes = e2b.New(e2b.Config{APIURL: "http://engine", SandboxURL: "http://engine", APIKey: key, Transport: transport, Lang: s.Lang})
@@ -325,32 +295,6 @@ func aliases(l net.Listener) []string {
 		names = append(names, fmt.Sprintf("localhost:%d", addr.Port), fmt.Sprintf("127.0.0.1:%d", addr.Port))
 	}
 	return names
-}
-
-// serve runs an HTTP server until Close. write bounds one answer; 0 is for
-// streams, which bound themselves.
-func (s *Service) serve(name string, l net.Listener, h http.Handler, write time.Duration) {
-	srv := &http.Server{
-		Handler: h, ReadHeaderTimeout: 20 * time.Second, IdleTimeout: 2 * time.Minute, WriteTimeout: write,
-		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
-			s.fatal <- fmt.Errorf("%s: %w", name, err)
-		}
-	}()
-	s.onClose(name, func(ctx context.Context) error {
-		// Streams never end by themselves: give answers a moment, then cut.
-		sctx, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		if srv.Shutdown(sctx) != nil {
-			srv.Close()
-		}
-		<-done
-		return nil
-	})
 }
 
 func ignoreClosed(err error) error {

@@ -45,6 +45,7 @@ type order struct {
 	from       *snapshot // what it is made of; nil: of the image
 	autoPause  bool      // when its time is over it is paused, not ended
 	autoResume bool      // traffic resumes it when it is paused
+	ticket     *ticket
 }
 
 // blank is a computer that has booted and that nobody uses yet.
@@ -66,6 +67,7 @@ type box struct {
 	started time.Time
 	token   string          // lets a client at the daemon inside
 	traffic string          // lets a client at the box's own ports; "" when they are open
+	domain  *string         // where its host names are; nil: it has none
 	ctx     context.Context // ends with the box
 	cancel  context.CancelFunc
 
@@ -89,6 +91,11 @@ func (e *Engine) boot(ctx context.Context, o order) (*box, error) {
 		return nil, e.closed()
 	}
 	defer e.busy.Done()
+	var err error
+	if o.ticket, err = e.admit(); err != nil {
+		return nil, err
+	}
+	defer e.giveBack(o.ticket)
 	ctx, cancel := context.WithTimeout(ctx, bootPatience)
 	defer cancel()
 	begun := time.Now()
@@ -210,10 +217,12 @@ func (c *blank) init(o order) envd.Init {
 
 // register makes b found and watched; false when the engine is closed.
 func (e *Engine) register(b *box) bool {
+	b.domain = e.domain()
 	e.mu.Lock()
 	open := e.open
 	if open {
 		e.boxes[b.id] = b
+		e.spend(b.order.ticket)
 		e.busy.Add(2)
 	}
 	e.mu.Unlock()

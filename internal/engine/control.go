@@ -147,7 +147,10 @@ func (e *Engine) serveCreate(w http.ResponseWriter, r *http.Request, life time.D
 	if err != nil {
 		e.log.Error("cannot boot a sandbox", "image", o.image.Digest, "reason", err.Error())
 		status := http.StatusInternalServerError
-		if dreamcore.CodeOf(err) == dreamcore.Unavailable {
+		switch {
+		case errors.Is(err, errFull):
+			status = http.StatusTooManyRequests
+		case dreamcore.CodeOf(err) == dreamcore.Unavailable:
 			status = http.StatusServiceUnavailable
 		}
 		refuse(w, status, publicText(err))
@@ -207,6 +210,7 @@ func (b *box) body() sandboxBody {
 	if b.traffic != "" {
 		s.TrafficAccessToken = &b.traffic
 	}
+	s.Domain = b.domain
 	return s
 }
 
@@ -216,7 +220,7 @@ func (e *Engine) info(b *box) infoBody {
 		TemplateID: b.template(), SandboxID: string(b.id), ClientID: "00000000",
 		StartedAt: b.started.UTC(), EndAt: b.endsAt().UTC(),
 		CPUCount: max(int(l.CPUs), 1), MemoryMB: l.MemoryBytes >> 20, DiskSizeMB: l.DiskBytes >> 20,
-		Metadata: b.order.copied(), State: stateRunning, EnvdVersion: envd.Version,
+		Metadata: b.order.copied(), State: stateRunning, EnvdVersion: envd.Version, Domain: b.domain,
 		Lifecycle: lifecycle(b.order.autoPause, b.order.autoResume),
 	}
 }

@@ -125,6 +125,10 @@ func (e *Engine) refuseFreeze(w http.ResponseWriter, id dreamcore.SandboxID, wha
 		message = publicText(known)
 	}
 	status := http.StatusInternalServerError
+	if errors.Is(err, errFull) {
+		refuse(w, http.StatusTooManyRequests, message)
+		return
+	}
 	switch dreamcore.CodeOf(err) {
 	case dreamcore.NotFound:
 		status = http.StatusNotFound
@@ -366,6 +370,9 @@ func (e *Engine) forks(ctx context.Context, o order, count int) []forkResult {
 			if err != nil {
 				e.log.Error("cannot start a fork", "snapshot", o.from.ID, "reason", err.Error())
 				out[i].Error = &failure{Code: http.StatusInternalServerError, Message: publicText(err)}
+				if errors.Is(err, errFull) {
+					out[i].Error.Code = http.StatusTooManyRequests
+				}
 				return
 			}
 			body := f.body()

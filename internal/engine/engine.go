@@ -56,6 +56,12 @@ type Config struct {
 	Limits Limits // zero: DefaultLimits
 	// Profile of every box; the zero value is Job.
 	Profile Profile
+	// MaxBoxes is how many boxes may live at once; 0 means as many as fit.
+	MaxBoxes int
+	// Domain is told to clients: a port of a box is at PORT-ID.Domain, which must
+	// lead here. "": clients reach boxes by headers. The router understands both
+	// anyhow.
+	Domain string
 	// APIKey guards the control plane; required.
 	APIKey dreamcore.Secret
 	// Keep leaves boxes running when the engine closes or is killed, and Open
@@ -86,6 +92,7 @@ type Engine struct {
 	shelf  *shelf
 	pool   *pool
 	found  map[dreamcore.SandboxID]record // of boxes that Open is about to take back
+	coming int                            // admitted and not yet among boxes
 	open   bool
 	busy   sync.WaitGroup // boots, endings and watchers that run
 }

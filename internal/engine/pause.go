@@ -285,6 +285,11 @@ func (e *Engine) wake(ctx context.Context, snap *snapshot, life time.Duration) (
 		return nil, false, e.closed()
 	}
 	defer e.busy.Done()
+	room, err := e.admit()
+	if err != nil {
+		return nil, false, err
+	}
+	defer e.giveBack(room)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bootPatience)
 	defer cancel()
 	begun := time.Now()
@@ -293,7 +298,7 @@ func (e *Engine) wake(ctx context.Context, snap *snapshot, life time.Duration) (
 		return nil, false, err
 	}
 	o := snap.Box.again()
-	o.image = c.image
+	o.image, o.ticket = c.image, room
 	if err := c.tell(ctx, c.init(o)); err != nil {
 		return nil, false, errors.Join(fmt.Errorf("set up sandbox: %w", err), e.discard(ctx, c))
 	}
