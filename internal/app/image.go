@@ -20,12 +20,15 @@ func runImage(ctx context.Context, t Terminal, args []string) error {
 		return usage()
 	}
 	var update, again bool
-	var lockFile string
+	var lockFile, e2bDir string
 	rest, err := flags(t, "image "+args[0], args[1:], func(f *flag.FlagSet) {
 		if args[0] == "build" {
 			f.BoolVar(&update, "update", false, "take the newest versions instead of the locked ones")
 			f.BoolVar(&again, "again", false, "build even when the image is there")
 			f.StringVar(&lockFile, "lock", "", "read this lock file, and write the new lock to it")
+		}
+		if args[0] == "export" {
+			f.StringVar(&e2bDir, "e2b", "", "write the image as a template of E2B into this folder")
 		}
 	})
 	if err != nil {
@@ -94,6 +97,15 @@ func runImage(ctx context.Context, t Terminal, args []string) error {
 		}
 		return done(store.Verify(ctx, ref, bar.show))
 	case "export":
+		if e2bDir != "" && len(rest) == 0 {
+			tmpl, err := store.ExportTemplate(ctx, e2bDir, image.TemplateOptions{Progress: bar.show})
+			bar.end()
+			if err != nil {
+				return err
+			}
+			t.say("cli.image_template", "name", tmpl.Name, "dir", tmpl.Dir, "size", fmt.Sprintf("%d MB", tmpl.SizeBytes>>20), "command", tmpl.Publish)
+			return nil
+		}
 		file, ok := one()
 		if !ok {
 			return usage()
