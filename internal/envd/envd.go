@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -39,8 +40,7 @@ const (
 	// All of that together; above it a process keeps no more than the least.
 	maxBacklogsBytes = 32 << 20
 	minBacklogBytes  = 64 << 10
-	maxEntries       = 200_000   // entries in one answer of ListDir
-	maxFileBytes     = 256 << 20 // one file in one upload
+	maxEntries       = 200_000 // entries in one answer of ListDir
 )
 
 // Config says how the daemon finds its users.
@@ -73,6 +73,8 @@ type Server struct {
 	kept             atomic.Int64 // bytes in all backlogs
 	watchers         int          // of both kinds
 	polled           map[string]*polled
+	cpu              cpuUse
+	memoryLimit      atomic.Int64 // bytes; 0 while nobody told
 }
 
 // New builds a Server and starts to reap children: every child of this
@@ -104,6 +106,9 @@ func New(cfg Config) *Server {
 		env:   map[string]string{},
 		procs: map[int]*running{}, polled: map[string]*polled{},
 	}
+	if spent, cpus, err := cpuTime(); err == nil {
+		s.cpu.since(time.Now(), spent, cpus) // the first question is answered from here on
+	}
 	return s
 }
 
@@ -133,8 +138,10 @@ func (s *Server) Handler() http.Handler {
 	mux.Handle(filesystemconnect.NewFilesystemHandler(&filesystemService{Server: s}, opts...))
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	mux.HandleFunc("GET /envs", s.serveEnvs)
+	mux.HandleFunc("GET "+MetricsPath, s.serveMetrics)
 	mux.HandleFunc("GET /files", s.serveRead)
 	mux.HandleFunc("POST /files", s.serveWrite)
+	mux.HandleFunc("POST /files/compose", s.serveCompose)
 	return mux
 }
 

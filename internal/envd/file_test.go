@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"connectrpc.com/connect"
+	"github.com/google/go-cmp/cmp"
 
 	"dreamcore/internal/envd/spec/filesystem"
 )
@@ -115,7 +116,7 @@ func TestUpload(t *testing.T) {
 		t.Fatal(status, body)
 	}
 	var files []written
-	if err := json.Unmarshal([]byte(body), &files); err != nil || len(files) != 6 || files[0] != (written{"c", "file", dir + "/a/b/c"}) {
+	if err := json.Unmarshal([]byte(body), &files); err != nil || len(files) != 6 || !cmp.Equal(files[0], written{Name: "c", Type: "file", Path: dir + "/a/b/c"}) {
 		t.Errorf("got %+v, %v", files, err)
 	}
 	for p, want := range map[string]string{"a/b/c": "deep", "tilde": "t", "relative": "r", "big": big, "after": "small again", "empty": ""} {

@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"connectrpc.com/connect"
@@ -184,8 +185,8 @@ func (n *namer) entry(p string) (*filesystem.EntryInfo, error) {
 
 func (n *namer) describe(shown, real string, fi fs.FileInfo) *filesystem.EntryInfo {
 	e := &filesystem.EntryInfo{
-		Name:         path.Base(shown),
-		Path:         shown,
+		Name:         carried(path.Base(shown)),
+		Path:         carried(shown),
 		Size:         fi.Size(),
 		Mode:         uint32(fi.Mode().Perm()),
 		Permissions:  fi.Mode().String(),
@@ -194,19 +195,26 @@ func (n *namer) describe(shown, real string, fi fs.FileInfo) *filesystem.EntryIn
 	switch {
 	case fi.Mode().IsRegular():
 		e.Type = filesystem.FileType_FILE_TYPE_FILE
+		e.Metadata = getMetadata(real)
 	case fi.IsDir():
 		e.Type = filesystem.FileType_FILE_TYPE_DIRECTORY
+		e.Metadata = getMetadata(real)
 	case fi.Mode()&fs.ModeSymlink != 0:
 		e.Type = filesystem.FileType_FILE_TYPE_SYMLINK
 		if to, err := os.Readlink(real); err == nil {
+			to = carried(to)
 			e.SymlinkTarget = &to
 		}
 	}
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		e.Owner, e.Group = named(n.users, st.Uid), named(n.groups, st.Gid)
+		e.Owner, e.Group = carried(named(n.users, st.Uid)), carried(named(n.groups, st.Gid))
 	}
 	return e
 }
+
+// carried makes a string of bytes what the protocol can carry: it knows UTF-8
+// only, and one odd name must not hide a whole folder.
+func carried(s string) string { return strings.ToValidUTF8(s, "�") }
 
 func named(m map[uint32]string, id uint32) string {
 	if s, ok := m[id]; ok {

@@ -115,8 +115,8 @@ func TestTerminal(t *testing.T) {
 	}
 	// It is the controlling terminal: Ctrl-C reaches the program in front, and
 	// the shell stays.
-	s.send("sleep 9002\n")
-	s.until("sleep 9002")
+	s.send("sh -c 'echo wai''ting; exec sleep 9002'\n")
+	s.until("waiting")
 	s.send("\x03")
 	s.send("echo status-$?\n")
 	s.until("status-130")

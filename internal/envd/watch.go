@@ -327,7 +327,7 @@ func (w *watcher) child(name string, mask, cookie uint32) error {
 
 // event queues one event.
 func (w *watcher) event(name string, kind filesystem.EventType) {
-	e := &filesystem.FilesystemEvent{Name: strings.ToValidUTF8(name, "�"), Type: kind}
+	e := &filesystem.FilesystemEvent{Name: carried(name), Type: kind}
 	gone := kind == filesystem.EventType_EVENT_TYPE_REMOVE || kind == filesystem.EventType_EVENT_TYPE_RENAME
 	if w.entries && !gone {
 		// It may have gone meanwhile, and then the event has none.
