@@ -100,9 +100,9 @@ func (e *Engine) controlPlane() http.Handler {
 	mux.HandleFunc("POST /sandboxes/{id}/timeout", e.guarded(e.living(e.serveTimeout)))
 	mux.HandleFunc("POST /sandboxes/{id}/refreshes", e.guarded(e.living(e.serveRefresh)))
 	mux.HandleFunc("GET /sandboxes/{id}/metrics", e.guarded(e.living(e.serveMetrics)))
-	mux.HandleFunc("/", e.guarded(func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, http.StatusNotImplemented, "this engine has no "+r.Method+" "+clip(r.URL.Path, 100)+": it serves sandboxes, not templates, volumes or secrets")
-	}))
+	mux.HandleFunc("GET /sandboxes/{id}/logs", e.guarded(e.living(e.serveOldLogs)))
+	mux.HandleFunc("GET /v2/sandboxes/{id}/logs", e.guarded(e.living(e.serveLogs)))
+	mux.HandleFunc("/", e.guarded(e.serveMissing))
 	return mux
 }
 

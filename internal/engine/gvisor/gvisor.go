@@ -90,6 +90,8 @@ type Runtime struct {
 	log     *slog.Logger
 	cgroups *cgroups // nil: limits are not enforced
 	lock    *os.File
+	// stopLogs ends the care for the boxes' logs.
+	stopLogs func()
 
 	mu    sync.Mutex
 	boxes map[string]*Box
@@ -146,8 +148,10 @@ func (r *Runtime) Open(ctx context.Context) ([]string, error) {
 	if err != nil {
 		r.lock.Close()
 		r.lock = nil
+		return ids, err
 	}
-	return ids, err
+	r.stopLogs = r.keepLogsShort()
+	return ids, nil
 }
 
 func (r *Runtime) setUp(ctx context.Context) ([]string, error) {
@@ -220,6 +224,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 		boxes = append(boxes, b)
 	}
 	r.mu.Unlock()
+	r.stopLogs()
 	errs := make([]error, len(boxes))
 	var wg sync.WaitGroup
 	for i, b := range boxes {

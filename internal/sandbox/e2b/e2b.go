@@ -170,6 +170,10 @@ type (
 		Metadata   map[string]string `json:"metadata"`
 		StartedAt  time.Time         `json:"startedAt"`
 		EndAt      time.Time         `json:"endAt"`
+		State      string            `json:"state"`
+		CPUCount   int               `json:"cpuCount"`
+		MemoryMB   int64             `json:"memoryMB"`
+		DiskSizeMB int64             `json:"diskSizeMB"`
 	}
 )
 
@@ -249,6 +253,20 @@ func (p *Provider) List(ctx context.Context, filter map[string]string) ([]sandbo
 }
 
 func (p *Provider) list(ctx context.Context, filter map[string]string, states string) ([]sandbox.Info, error) {
+	bodies, err := p.listed(ctx, filter, states)
+	var all []sandbox.Info
+	for _, s := range bodies {
+		all = append(all, s.info())
+	}
+	return all, err
+}
+
+func (s listedBody) info() sandbox.Info {
+	return sandbox.Info{ID: dreamcore.SandboxID(s.SandboxID), Image: s.TemplateID, Metadata: s.Metadata, Started: s.StartedAt, Ends: s.EndAt}
+}
+
+// listed asks for page after page.
+func (p *Provider) listed(ctx context.Context, filter map[string]string, states string) ([]listedBody, error) {
 	want := maps.Clone(p.cfg.Metadata)
 	if want == nil {
 		want = map[string]string{}
@@ -258,7 +276,7 @@ func (p *Provider) list(ctx context.Context, filter map[string]string, states st
 	for k, v := range want {
 		pairs.Set(url.QueryEscape(k), url.QueryEscape(v))
 	}
-	var all []sandbox.Info
+	var all []listedBody
 	for next := ""; ; {
 		q := url.Values{"limit": {"100"}, "state": {states}}
 		if len(pairs) > 0 {
@@ -272,11 +290,7 @@ func (p *Provider) list(ctx context.Context, filter map[string]string, states st
 		if err != nil {
 			return nil, fmt.Errorf("list sandboxes: %w", err)
 		}
-		for _, s := range page {
-			all = append(all, sandbox.Info{
-				ID: dreamcore.SandboxID(s.SandboxID), Image: s.TemplateID, Metadata: s.Metadata, Started: s.StartedAt, Ends: s.EndAt,
-			})
-		}
+		all = append(all, page...)
 		if next = h.Get("X-Next-Token"); next == "" || len(page) == 0 {
 			return all, nil
 		}

@@ -30,6 +30,16 @@ var _ sandbox.Process = (*command)(nil)
 
 // Start starts a command; it outlives ctx.
 func (s *box) Start(ctx context.Context, cmd sandbox.Command) (sandbox.Process, error) {
+	c, err := s.start(ctx, cmd, nil)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// start is Start, with a terminal where pty is not nil; its output comes as if
+// from standard output.
+func (s *box) start(ctx context.Context, cmd sandbox.Command, pty *process.PTY) (*command, error) {
 	if len(cmd.Args) == 0 || cmd.Args[0] == "" {
 		return nil, dreamcore.Errorf(dreamcore.Invalid, "sandbox.start", "the command is empty")
 	}
@@ -37,7 +47,7 @@ func (s *box) Start(ctx context.Context, cmd sandbox.Command) (sandbox.Process, 
 	if cmd.Dir != "" {
 		cfg.Cwd = &cmd.Dir
 	}
-	req := connect.NewRequest(&process.StartRequest{Process: cfg, Stdin: &cmd.Stdin})
+	req := connect.NewRequest(&process.StartRequest{Process: cfg, Stdin: &cmd.Stdin, Pty: pty})
 	user := cmd.User
 	if user == "" {
 		user = sandbox.User
@@ -52,7 +62,7 @@ func (s *box) Start(ctx context.Context, cmd sandbox.Command) (sandbox.Process, 
 	// The stream outlives ctx, which only bounds the start.
 	sctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { cancel(ctx.Err()) })
-	fail := func(err error) (sandbox.Process, error) {
+	fail := func(err error) (*command, error) {
 		stop()
 		cancel(nil)
 		return nil, fmt.Errorf("start command: %w", s.explain(ctx, err))
@@ -124,6 +134,9 @@ func (c *command) follow(ctx context.Context, stream *connect.ServerStreamForCli
 		switch e := stream.Msg().GetEvent().GetEvent().(type) {
 		case *process.ProcessEvent_Data:
 			if out := e.Data.GetStdout(); len(out) > 0 {
+				c.events <- sandbox.Output{Data: out}
+			}
+			if out := e.Data.GetPty(); len(out) > 0 {
 				c.events <- sandbox.Output{Data: out}
 			}
 			if out := e.Data.GetStderr(); len(out) > 0 {
