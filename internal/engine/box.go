@@ -167,7 +167,7 @@ func (c *blank) connect() error {
 		AllowHTTP:                  true,
 		DisableCompression:         true, // bytes go through as they are
 		StrictMaxConcurrentStreams: true,
-		MaxHeaderListSize:          64 << 10,
+		MaxHeaderListSize:          maxHeaderBytes,
 		MaxReadFrameSize:           1 << 20,
 	}).NewClientConn(&watched{Conn: c.machine.Control, broken: sync.OnceFunc(func() { close(broken) })})
 	c.daemon, c.broken = daemon, broken
@@ -386,7 +386,8 @@ func (o order) copied() map[string]string {
 	return m
 }
 
-// watched is a connection that tells when it is over.
+// watched is a connection that tells when it is over: when it breaks, or when
+// the HTTP/2 client gives it up because the box breaks the protocol's rules.
 type watched struct {
 	net.Conn
 	broken func()
@@ -398,4 +399,9 @@ func (c *watched) Read(p []byte) (int, error) {
 		c.broken()
 	}
 	return n, err
+}
+
+func (c *watched) Close() error {
+	defer c.broken()
+	return c.Conn.Close()
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -103,7 +104,8 @@ func (e *Engine) route(w http.ResponseWriter, r *http.Request, to address) {
 		return
 	}
 	proxy := &httputil.ReverseProxy{
-		FlushInterval: -1,
+		FlushInterval:  -1,
+		ModifyResponse: sensible,
 		// It reports streams that broke; here that is how a killed box looks.
 		ErrorLog: slog.NewLogLogger(e.log.Handler(), slog.LevelDebug),
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
@@ -143,6 +145,7 @@ func (e *Engine) route(w http.ResponseWriter, r *http.Request, to address) {
 		t := &http.Transport{
 			DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return b.dial(ctx, to.port) },
 			DisableKeepAlives: true, DisableCompression: true,
+			MaxResponseHeaderBytes: maxHeaderBytes,
 		}
 		defer t.CloseIdleConnections()
 		proxy.Transport = t
@@ -155,8 +158,21 @@ func (e *Engine) route(w http.ResponseWriter, r *http.Request, to address) {
 			p.Out.Header.Del(h)
 		}
 	}
-	proxy.ServeHTTP(w, r)
+	proxy.ServeHTTP(final{w}, r)
 }
+
+// final keeps informational answers of a box from its client: there may be any
+// number of them, and the standard server takes one of them, 101, for the answer.
+type final struct{ http.ResponseWriter }
+
+func (w final) WriteHeader(code int) {
+	if code >= 200 {
+		w.ResponseWriter.WriteHeader(code)
+	}
+}
+
+// Unwrap is how the standard library finds the writer's other abilities.
+func (w final) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // refusal says why a request may not reach the daemon of the box; "" when it may.
 func (b *box) refusal(r *http.Request, to address) string {
@@ -171,6 +187,15 @@ func (b *box) refusal(r *http.Request, to address) string {
 		return ""
 	}
 	return "the access token of the sandbox is missing or wrong"
+}
+
+// sensible refuses answers of a box that a server cannot pass on: the standard
+// one panics when it is told to.
+func sensible(res *http.Response) error {
+	if c := res.StatusCode; c != http.StatusSwitchingProtocols && (c < 200 || c > 999) {
+		return fmt.Errorf("the sandbox answered with the status %d", c)
+	}
+	return nil
 }
 
 // protocolPath reports whether a client may ask a box's PID 1 for this path: a
@@ -203,6 +228,9 @@ func readCall(w http.ResponseWriter, r *http.Request) bool {
 	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(data)), int64(len(data)), nil
 	return true
 }
+
+// maxHeaderBytes bounds the header of an answer of a box.
+const maxHeaderBytes = 64 << 10
 
 // maxCallBytes bounds one call; the daemon takes no longer messages.
 const maxCallBytes = 17 << 20
