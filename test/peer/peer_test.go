@@ -25,7 +25,7 @@ import (
 var suite embed.FS
 
 // parts are the modules of the suite that hold cases.
-var parts = []string{"commands", "files", "signed"}
+var parts = []string{"commands", "files", "signed", "control", "ports", "bad", "cloud"}
 
 func TestMain(m *testing.M) {
 	code := m.Run()
@@ -61,7 +61,7 @@ func drive(t *testing.T, sdk string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, node.Program(t), append([]string{filepath.Join(dir, "run.mjs"), sdk}, strings.Fields(os.Getenv("PEER_CASES"))...)...)
 	// Nothing else: no proxy, no settings of this machine.

@@ -1,10 +1,12 @@
 // Runs the suite with the SDK that the first argument names, and tells on
 // standard output, a JSON object a line, which cases there are and how each
 // ended. Further arguments are the beginnings of the names of cases to run.
+import { readFileSync } from 'node:fs'
 import { cases, perform } from './suite.mjs'
 
 const [name, ...only] = process.argv.slice(2)
 const sdk = await import(name)
+const { version } = JSON.parse(readFileSync(new URL(`node_modules/${name}/package.json`, import.meta.url)))
 
 for (const part of process.env.PEER_PARTS.split(' ')) await import(`./${part}.mjs`)
 
@@ -24,7 +26,7 @@ const queue = [...chosen]
 async function worker() {
   for (let c = queue.shift(); c; c = queue.shift()) {
     const begun = performance.now()
-    const error = await perform(sdk, c)
+    const error = await perform(sdk, version, c)
     tell({ case: c.name, ms: Math.round(performance.now() - begun), error })
   }
 }

@@ -2,6 +2,7 @@
 // run.mjs runs them. A case gets a context of its own:
 //
 //   sdk      what the SDK's package exports
+//   version  the package's version
 //   box()    the group's sandbox, shared by its cases: they keep to their dir
 //   fresh()  a sandbox of the case's own, killed when the case is over
 //   dir      the name of a folder that no other case uses, relative to home
@@ -24,8 +25,9 @@ const patience = 120_000
 let made = 0
 
 export class Context {
-  constructor(sdk, c) {
+  constructor(sdk, version, c) {
     this.sdk = sdk
+    this.version = version
     this.case = c
     this.engine = engine
     this.dir = `case-${++made}`
@@ -55,8 +57,8 @@ export class Context {
 }
 
 // perform runs one case and returns why it failed, or undefined.
-export async function perform(sdk, c) {
-  const t = new Context(sdk, c)
+export async function perform(sdk, version, c) {
+  const t = new Context(sdk, version, c)
   let timer
   const late = new Promise((_, reject) => {
     timer = setTimeout(() => reject(new Error('the case does not end')), patience)
@@ -101,3 +103,12 @@ export function later() {
   l.promise = new Promise((resolve, reject) => Object.assign(l, { resolve, reject }))
   return l
 }
+
+// collect gives what all pages of a paginator hold.
+export async function collect(paginator) {
+  const found = []
+  while (paginator.hasNext) found.push(...await paginator.nextItems())
+  return found
+}
+
+export const ids = (sandboxes) => sandboxes.map((s) => s.sandboxId)
