@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
@@ -118,7 +119,11 @@ func (e *Engine) servePause(w http.ResponseWriter, r *http.Request, b *box) {
 
 // refuseFreeze answers for a box that could not be saved or restored.
 func (e *Engine) refuseFreeze(w http.ResponseWriter, id dreamcore.SandboxID, what string, err error) {
-	e.log.Error(what, "sandbox_id", id, "reason", err.Error())
+	level := slog.LevelError
+	if c := dreamcore.CodeOf(err); c == dreamcore.NotFound || c == dreamcore.Conflict {
+		level = slog.LevelInfo // two clients crossed
+	}
+	e.log.Log(context.Background(), level, what, "sandbox_id", id, "reason", err.Error())
 	var known *dreamcore.Error
 	message := "the sandbox could not be saved or restored; the engine's log says why"
 	if errors.As(err, &known) {

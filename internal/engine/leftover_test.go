@@ -150,6 +150,9 @@ func child(dir string) {
 	if err == nil && os.Getenv(childKeeps) != "" {
 		err = keepChild(e)
 	}
+	if err == nil && os.Getenv(childPauses) != "" {
+		err = pauseChild(e)
+	}
 	if err != nil {
 		fmt.Println("failed:", err)
 		os.Exit(1)

@@ -114,11 +114,16 @@ func (e *Engine) watch(b *box) {
 func (e *Engine) reopen(ctx context.Context, b *box) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bootPatience)
 	defer cancel()
+	defer context.AfterFunc(b.ctx, cancel)()
 	c, _ := b.line()
 	b.machine.Control.Close() // if nothing else has: PID 1 calls when it is broken
 	err := b.machine.Reopen(ctx)
 	if err == nil {
 		err = c.connect()
+	}
+	if b.ctx.Err() != nil {
+		<-b.over // whoever ended it came first
+		return e.endedMeanwhile()
 	}
 	if err != nil {
 		err = fmt.Errorf("let the sandbox go on: %w", err)
@@ -203,7 +208,10 @@ func (e *Engine) pause(ctx context.Context, b *box) error {
 	snap.busy.Lock() // nobody resumes it before the former box is gone
 	defer snap.busy.Unlock()
 	if err := e.checkpoint(ctx, b, snap); err != nil {
-		return errors.Join(err, e.reopen(ctx, b))
+		if rerr := e.reopen(ctx, b); rerr != nil {
+			return errors.Join(rerr, err)
+		}
+		return err
 	}
 	// From here on the snapshot is the box, and what still runs is to go.
 	ended := false
@@ -214,11 +222,15 @@ func (e *Engine) pause(ctx context.Context, b *box) error {
 	if !ended {
 		// A kill came first.
 		<-b.over
-		return errors.Join(&dreamcore.Error{Code: dreamcore.NotFound, Op: "engine.pause", Msg: text.T(e.cfg.Lang, "engine.ended_meanwhile")}, e.shelf.drop(snap))
+		return errors.Join(e.endedMeanwhile(), e.shelf.drop(snap))
 	}
 	e.keep(snap)
 	e.log.Info("paused a sandbox", "sandbox_id", b.id, "bytes", snap.Bytes, "dur_ms", time.Since(begun).Milliseconds())
 	return b.ended
+}
+
+func (e *Engine) endedMeanwhile() error {
+	return &dreamcore.Error{Code: dreamcore.NotFound, Op: "engine.pause", Msg: text.T(e.cfg.Lang, "engine.ended_meanwhile")}
 }
 
 // keep removes a paused box when nobody wants it for too long.
@@ -279,7 +291,7 @@ func (e *Engine) wake(ctx context.Context, snap *snapshot, life time.Duration) (
 		return b, false, nil
 	}
 	if _, ok := e.shelf.get(snap.ID, kindPaused); !ok {
-		return nil, false, &dreamcore.Error{Code: dreamcore.NotFound, Op: "engine.resume", Msg: text.T(e.cfg.Lang, "engine.ended_meanwhile")}
+		return nil, false, e.endedMeanwhile()
 	}
 	if !e.enter() {
 		return nil, false, e.closed()
