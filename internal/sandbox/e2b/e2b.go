@@ -31,8 +31,7 @@ import (
 const LocalProxy = "127.0.0.1/32"
 
 const (
-	maxAnswerBytes  = 16 << 20
-	maxMessageBytes = 64 << 20
+	maxAnswerBytes = 16 << 20
 	// AttemptKey is the metadata by which a sandbox is found again whose creation
 	// was never answered.
 	AttemptKey = "dreamcore_attempt"
@@ -326,9 +325,8 @@ func (p *Provider) sandbox(b sandboxBody) *box {
 			"E2b-Sandbox-Port": strconv.Itoa(envd.Port),
 		}},
 	}
-	opts := []connect.ClientOption{connect.WithReadMaxBytes(maxMessageBytes)}
-	s.processes = processconnect.NewProcessClient(s.http, base, opts...)
-	s.files = filesystemconnect.NewFilesystemClient(s.http, base, opts...)
+	s.processes = processconnect.NewProcessClient(s.http, base, connect.WithCodec(frugal{}), connect.WithReadMaxBytes(maxEventBytes))
+	s.files = filesystemconnect.NewFilesystemClient(s.http, base, connect.WithCodec(frugal{}), connect.WithReadMaxBytes(maxMessageBytes))
 	return s
 }
 
