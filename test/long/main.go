@@ -1,11 +1,12 @@
-// Long runs what takes hours: the soak and each fuzz target for minutes. It can
-// be interrupted and goes on with what is not done for this commit; the report
-// is docs/reports/long.md.
+// Long runs what takes hours: the soaks and every fuzz target of the module. It
+// can be interrupted and goes on with what is not done for the present source;
+// the report is docs/reports/long.md.
 package main
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -20,36 +21,32 @@ import (
 
 const report = "docs/reports/long.md"
 
+// result is how a task went.
 type result struct {
-	Name    string
-	Passed  bool
-	Seconds int
-	Tail    string // the end of what it printed
-}
-
-type state struct {
-	Commit  string
-	Results map[string]result
-}
-
-type task struct {
-	name string
-	args []string
+	Source     string // hash of the source that it was about
+	Passed     bool
+	Seconds    int
+	CPUSeconds int // of it and all processes that it waited for
+	Commit     string
+	When       time.Time
+	Notes      []string // lines of its own that belong into the report
+	Tail       string   // the end of what it printed
 }
 
 func main() {
-	fuzz := flag.Duration("fuzz", 5*time.Minute, "how long each fuzz target runs")
+	fuzz := flag.Duration("fuzz", time.Hour, "processor time for all fuzz targets together")
 	only := flag.String("only", "", "run only tasks whose name matches this pattern")
+	list := flag.Bool("list", false, "list the tasks and whether they are done")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *fuzz, *only); err != nil {
+	if err := run(ctx, *fuzz, *only, *list); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, fuzz time.Duration, only string) error {
+func run(ctx context.Context, fuzz time.Duration, only string, list bool) error {
 	pattern, err := regexp.Compile(only)
 	if err != nil {
 		return err
@@ -58,18 +55,18 @@ func run(ctx context.Context, fuzz time.Duration, only string) error {
 	if err != nil {
 		return err
 	}
-	commit, err := output(ctx, "git", "rev-parse", "HEAD")
+	commit, err := output(ctx, "git", "rev-parse", "--short=12", "HEAD")
 	if err != nil {
 		return err
 	}
-	s := state{Commit: commit, Results: map[string]result{}}
+	results := map[string]result{}
 	if data, err := os.ReadFile(file); err == nil {
-		var old state
-		if json.Unmarshal(data, &old) == nil && old.Commit == commit {
-			s = old
+		if json.Unmarshal(data, &results) != nil {
+			fmt.Printf("%s makes no sense, so everything is done anew\n", file)
+			results = map[string]result{}
 		}
 	}
-	tasks, err := list(ctx, fuzz)
+	tasks, err := tasks(ctx, fuzz)
 	if err != nil {
 		return err
 	}
@@ -78,25 +75,38 @@ func run(ctx context.Context, fuzz time.Duration, only string) error {
 		if !pattern.MatchString(t.name) {
 			continue
 		}
-		r, done := s.Results[t.name]
-		if !done || !r.Passed {
+		r, known := results[t.name]
+		done := known && r.Passed && r.Source == t.source
+		if list {
+			fmt.Printf("%-60s done: %v\n", t.name, done)
+			continue
+		}
+		if !done {
 			fmt.Printf("%s: %s …\n", time.Now().Format(time.TimeOnly), t.name)
 			r = do(ctx, t)
 			if ctx.Err() != nil {
 				return fmt.Errorf("interrupted in %s; the same command goes on from here", t.name)
 			}
-			s.Results[t.name] = r
-			if err := save(file, s, tasks); err != nil {
+			r.Commit, r.Source = commit, t.source
+			results[t.name] = r
+			if err := save(file, results); err != nil {
+				return err
+			}
+			if err := write(tasks, results); err != nil {
 				return err
 			}
 		}
-		verdict := "passed"
 		if !r.Passed {
-			verdict = "FAILED"
 			failed++
 			fmt.Println(r.Tail)
 		}
-		fmt.Printf("%s %s (%d s)\n", verdict, t.name, r.Seconds)
+		fmt.Printf("%s %s (%d s, %d s of processor time)\n", r.verdict(), t.name, r.Seconds, r.CPUSeconds)
+	}
+	if list {
+		return nil
+	}
+	if err := write(tasks, results); err != nil {
+		return err
 	}
 	fmt.Printf("report: %s\n", report)
 	if failed > 0 {
@@ -105,50 +115,42 @@ func run(ctx context.Context, fuzz time.Duration, only string) error {
 	return nil
 }
 
-// list is the soak and every fuzz target of the project.
-func list(ctx context.Context, fuzz time.Duration) ([]task, error) {
-	tasks := []task{{"soak", []string{"go", "test", "-tags", "long", "-count=1", "-timeout", "4h", "-run", "TestSoak", "-v", "./test/e2e"}}}
-	out, err := output(ctx, "go", "test", "-list", "^Fuzz", "./...")
-	if err != nil {
-		return nil, err
+func (r result) verdict() string {
+	if r.Passed {
+		return "passed"
 	}
-	var names []string
-	for _, line := range strings.Split(out, "\n") {
-		if strings.HasPrefix(line, "Fuzz") {
-			names = append(names, line)
-			continue
-		}
-		if f := strings.Fields(line); len(f) > 1 && f[0] == "ok" {
-			for _, n := range names {
-				tasks = append(tasks, task{
-					strings.TrimPrefix(f[1], "dreamcore/") + " " + n,
-					[]string{"go", "test", "-run", "^$", "-fuzz", "^" + n + "$", "-fuzztime", fuzz.String(), f[1]},
-				})
-			}
-			names = nil
-		}
-	}
-	return tasks, nil
+	return "FAILED"
 }
 
 func do(ctx context.Context, t task) result {
-	start := time.Now()
+	begun := time.Now()
 	cmd := exec.CommandContext(ctx, t.args[0], t.args[1:]...)
+	cmd.Env = append(os.Environ(), t.env...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 2 * time.Minute
 	out, err := cmd.CombinedOutput()
-	tail := string(out)
-	if len(tail) > 4000 {
-		tail = "…" + tail[len(tail)-4000:]
+	r := result{Passed: err == nil, Seconds: int(time.Since(begun).Seconds()), When: begun.UTC()}
+	if s := cmd.ProcessState; s != nil {
+		r.CPUSeconds = int((s.UserTime() + s.SystemTime()).Seconds())
 	}
-	return result{t.name, err == nil, int(time.Since(start).Seconds()), tail}
+	r.Notes = notes(string(out))
+	if r.Tail = string(out); len(r.Tail) > 4000 {
+		r.Tail = "…" + r.Tail[len(r.Tail)-4000:]
+	}
+	if err != nil && !errors.As(err, new(*exec.ExitError)) {
+		r.Tail += "\n" + err.Error()
+	}
+	return r
 }
 
 func output(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
-	return strings.TrimSpace(string(out)), err
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
 func stateFile() (string, error) {
@@ -163,28 +165,10 @@ func stateFile() (string, error) {
 	return filepath.Join(dir, "long.json"), os.MkdirAll(dir, 0o755)
 }
 
-func save(file string, s state, tasks []task) error {
-	data, err := json.MarshalIndent(s, "", "  ")
+func save(file string, results map[string]result) error {
+	data, err := json.MarshalIndent(results, "", "  ")
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		return err
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "# Long tests\n\nCommit %s, %s. Written by `make test-long`.\n\n| test | verdict | seconds |\n|---|---|---|\n", s.Commit, time.Now().UTC().Format(time.DateOnly))
-	for _, t := range tasks {
-		verdict, seconds := "not run", ""
-		if r, ok := s.Results[t.name]; ok {
-			verdict, seconds = "FAILED", fmt.Sprint(r.Seconds)
-			if r.Passed {
-				verdict = "passed"
-			}
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", t.name, verdict, seconds)
-	}
-	if err := os.MkdirAll(filepath.Dir(report), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(report, []byte(b.String()), 0o644)
+	return os.WriteFile(file, data, 0o600)
 }
