@@ -44,6 +44,83 @@ func TestKilledServer(t *testing.T) {
 	t.Logf("%d kills, %d boxes used meanwhile, seed %d", kills, total, seed)
 }
 
+// The same with a server that keeps its boxes: the next one takes back those
+// that were ready, with what runs in them, and nothing is left of the others.
+func TestKilledServerKeeps(t *testing.T) {
+	random := rand.New(rand.NewPCG(seed, 2))
+	dir := t.TempDir()
+	var held []dreamcore.SandboxID
+	used, back := 0, 0
+	for round := range kills {
+		s := start(t, order{Dir: dir, Keep: true})
+		back += s.takenBack(held, round)
+		if round%2 == 1 {
+			held = nil
+			s.killAll()
+			nothing(t, dir)
+		}
+		held = append(held, s.hold()...)
+		used += s.killedWhileUsed(random)
+	}
+	s := start(t, order{Dir: dir, Keep: true})
+	back += s.takenBack(held, kills)
+	s.killAll()
+	nothing(t, dir)
+	s.close()
+	nothing(t, dir)
+	t.Logf("%d kills, %d boxes used meanwhile, %d taken back, seed %d", kills, used, back, seed)
+}
+
+// takenBack checks every box that the server found, and that held are among
+// them. It returns how many there are.
+func (s *server) takenBack(held []dreamcore.SandboxID, round int) int {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	infos, err := s.provider.List(ctx, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	there := map[dreamcore.SandboxID]bool{}
+	for _, info := range infos {
+		there[info.ID] = true
+		sb, err := s.provider.Connect(ctx, info.ID)
+		if err == nil {
+			_, err = sandbox.Run(ctx, sb, sandbox.Command{Args: []string{"true"}}, 10)
+		}
+		if err != nil {
+			s.t.Errorf("round %d: %s was taken back and is of no use: %v", round, info.ID, err)
+		}
+	}
+	for _, id := range held {
+		sb, err := s.provider.Connect(ctx, id)
+		if !there[id] || err != nil {
+			s.t.Errorf("round %d: %s is gone (%v)", round, id, err)
+			continue
+		}
+		res, err := sandbox.Run(ctx, sb, sandbox.Command{Args: []string{"sh", "-c", "cat /workspace/held; pgrep -cfx 'sleep 8002'"}}, 100)
+		if err != nil || string(res.Stdout) != string(id)+"1\n" {
+			s.t.Errorf("round %d: %s says %q %q, %v", round, id, res.Stdout, res.Stderr, err)
+		}
+	}
+	return len(infos)
+}
+
+func (s *server) killAll() {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	infos, err := s.provider.List(ctx, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, info := range infos {
+		if err := s.provider.Kill(ctx, info.ID); err != nil {
+			s.t.Error(err)
+		}
+	}
+}
+
 // hold makes boxes that are alive when the server dies.
 func (s *server) hold() []dreamcore.SandboxID {
 	s.t.Helper()
@@ -56,6 +133,9 @@ func (s *server) hold() []dreamcore.SandboxID {
 			s.t.Fatal(err)
 		}
 		if err := sb.WriteFiles(ctx, []sandbox.File{{Path: "/workspace/held", Data: []byte(sb.ID())}}); err != nil {
+			s.t.Fatal(err)
+		}
+		if _, err := sb.Start(ctx, sandbox.Command{Args: []string{"sleep", "8002"}}); err != nil {
 			s.t.Fatal(err)
 		}
 		ids = append(ids, sb.ID())

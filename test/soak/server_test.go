@@ -59,7 +59,7 @@ func serve(text string) error {
 		if o.Limits != (engine.Limits{}) {
 			c.Limits = o.Limits
 		}
-		keep(c, o.Keep)
+		c.Keep = o.Keep
 	})
 	if err != nil {
 		return err
