@@ -7,10 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"dreamcore"
@@ -242,84 +239,6 @@ func (e *Engine) serveInfo(w http.ResponseWriter, r *http.Request) {
 	body := e.info(b)
 	body.EnvdAccessToken = b.token
 	answer(w, http.StatusOK, body)
-}
-
-// serveList answers with the living boxes, newest first, a page at a time.
-func (e *Engine) serveList(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	filter, err := metadataFilter(q.Get("metadata"))
-	if err != nil {
-		refuse(w, http.StatusBadRequest, "the metadata filter is malformed")
-		return
-	}
-	limit, err := pageLimit(q.Get("limit"))
-	if err != nil {
-		refuse(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	states := strings.Split(strings.Join(q["state"], ","), ",")
-	all := []infoBody{}
-	e.mu.Lock()
-	for _, b := range e.boxes {
-		if b.order.has(filter) && (q.Get("state") == "" || slices.Contains(states, "running")) &&
-			(q.Get("template") == "" || q.Get("template") == b.template()) {
-			all = append(all, e.info(b))
-		}
-	}
-	paused := e.shelf.list(kindPaused)
-	paused = slices.DeleteFunc(paused, func(s *snapshot) bool { return e.boxes[s.ID] != nil })
-	e.mu.Unlock()
-	for _, s := range paused {
-		if (order{metadata: s.Box.Metadata}).has(filter) && (q.Get("state") == "" || slices.Contains(states, string(kindPaused))) &&
-			(q.Get("template") == "" || q.Get("template") == s.Box.template()) {
-			all = append(all, e.pausedInfo(s))
-		}
-	}
-	newest := func(a, b infoBody) int {
-		if c := b.StartedAt.Compare(a.StartedAt); c != 0 {
-			return c
-		}
-		return strings.Compare(a.SandboxID, b.SandboxID)
-	}
-	slices.SortFunc(all, newest)
-	if from := q.Get("nextToken"); from != "" {
-		at, id, _ := strings.Cut(from, ".")
-		nanos, err := strconv.ParseInt(at, 10, 64)
-		if err != nil {
-			refuse(w, http.StatusBadRequest, "nextToken is malformed")
-			return
-		}
-		last := infoBody{StartedAt: time.Unix(0, nanos).UTC(), SandboxID: id}
-		all = slices.DeleteFunc(all, func(i infoBody) bool { return newest(i, last) <= 0 })
-	}
-	if len(all) > limit {
-		all = all[:limit]
-		last := all[limit-1]
-		w.Header().Set("X-Next-Token", fmt.Sprintf("%d.%s", last.StartedAt.UnixNano(), last.SandboxID))
-	}
-	answer(w, http.StatusOK, all)
-}
-
-// metadataFilter reads "key=value&…" whose keys and values clients encode once
-// more than the query itself.
-func metadataFilter(s string) (map[string]string, error) {
-	q, err := url.ParseQuery(s)
-	if err != nil {
-		return nil, err
-	}
-	filter := map[string]string{}
-	for k, vs := range q {
-		k, err := url.QueryUnescape(k)
-		if err != nil {
-			return nil, err
-		}
-		v, err := url.QueryUnescape(vs[0])
-		if err != nil {
-			return nil, err
-		}
-		filter[k] = v
-	}
-	return filter, nil
 }
 
 func (e *Engine) serveKill(w http.ResponseWriter, r *http.Request) {

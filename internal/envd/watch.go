@@ -113,6 +113,12 @@ func (w *watcher) add(below string, report bool) error {
 	if len(w.folders) > maxWatchFolders {
 		return fmt.Errorf("%w: the folder has more than %d below it", errTooMany, maxWatchFolders)
 	}
+	// Linux lets only those watch a folder who may read it; gVisor lets everybody.
+	dir, err := os.Open(path.Join(w.real, below))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
 	n, err := unix.InotifyAddWatch(w.fd, path.Join(w.real, below), watchMask)
 	if err != nil {
 		return &fs.PathError{Op: "watch", Path: clip(path.Join(w.root, below), 256), Err: err}
@@ -121,7 +127,7 @@ func (w *watcher) add(below string, report bool) error {
 	if !w.recursive {
 		return nil
 	}
-	found, err := os.ReadDir(path.Join(w.real, below))
+	found, err := dir.ReadDir(-1)
 	if err != nil && below == "" {
 		return err
 	}

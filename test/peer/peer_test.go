@@ -25,7 +25,7 @@ import (
 var suite embed.FS
 
 // parts are the modules of the suite that hold cases.
-var parts = []string{"commands", "files", "signed", "control", "ports", "bad", "cloud"}
+var parts = []string{"commands", "files", "signed", "control", "ports", "bad", "cloud", "metadata", "pty", "watch", "order"}
 
 func TestMain(m *testing.M) {
 	code := m.Run()
