@@ -62,6 +62,8 @@ func (s *filesystemService) MakeDir(_ context.Context, req *connect.Request[file
 				return fmt.Errorf("the folder exists: %w", fs.ErrExist)
 			}
 			return fmt.Errorf("a file is in the way: %w", unix.ENOTDIR)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 		if err := os.MkdirAll(p, 0o755); err != nil {
 			return err
