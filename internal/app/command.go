@@ -139,8 +139,9 @@ func (s *settings) register(f *flag.FlagSet) {
 }
 
 // load reads the settings; an address on the command line wins.
-func (s *settings) load() (config.Config, error) {
+func (s *settings) load(t Terminal) (config.Config, error) {
 	return config.Load(s.config, func(c *config.Config) {
+		c.Lang = t.Lang
 		if s.app != "" {
 			c.App = config.Listener{Listen: s.app}
 		}
@@ -215,7 +216,7 @@ func runServe(ctx context.Context, t Terminal, args []string) error {
 	if err := none(t, rest); err != nil {
 		return err
 	}
-	cfg, err := s.load()
+	cfg, err := s.load(t)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func runDoctor(ctx context.Context, t Terminal, args []string) error {
 	if err := none(t, rest); err != nil {
 		return err
 	}
-	cfg, err := s.load()
+	cfg, err := s.load(t)
 	if err != nil {
 		return err
 	}
@@ -111,17 +111,14 @@ func bootOnce(ctx context.Context, s *Service) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := s.openImages(); err != nil {
-		return err
-	}
 	if s.Proxy, err = openProxy(s.cfg, s.log); err != nil {
 		return err
 	}
 	s.onClose("key proxy", s.Proxy.stop)
-	if err := s.openEngine(ctx, paths); err != nil {
+	if err := s.openSandboxes(ctx, paths); err != nil {
 		return err
 	}
-	img, err := s.Images.Current()
+	img, err := s.image()
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func runMake(ctx context.Context, t Terminal, args []string) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := s.load()
+	cfg, err := s.load(t)
 	if err != nil {
 		return err
 	}

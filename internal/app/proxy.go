@@ -33,6 +33,9 @@ type Proxy struct {
 	pictures string // the model that draws
 	budget   dreamcore.Budget
 	closers  []func() error
+
+	grantLife time.Duration
+	seen      *addresses // of remote boxes; nil where a socket names the box
 }
 
 var featureOf = map[string]dreamcore.Feature{
@@ -46,7 +49,7 @@ func openProxy(cfg config.Config, log *slog.Logger) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{minter: minter, budget: cfg.Jobs.Budget}
+	p := &Proxy{minter: minter, budget: cfg.Jobs.Budget, grantLife: grant.MaxLife - 2*grant.Skew}
 	upstreams := map[dreamcore.Feature]keyproxy.Upstream{}
 	if err := p.addModel(cfg.Model, upstreams, log); err != nil {
 		return nil, errors.Join(err, p.closeUpstreams())
@@ -173,7 +176,7 @@ func (p *Proxy) Renew(_ context.Context, job dreamcore.Job, box dreamcore.Sandbo
 	now := time.Now()
 	token, err := p.minter.Mint(grant.Claims{
 		Job: job.ID, Attempt: job.Attempt, Channel: string(box), Audience: keyproxy.Audience, Features: p.features,
-		NotBefore: now.Add(-grant.Skew), Expires: now.Add(grant.MaxLife - 2*grant.Skew),
+		NotBefore: now.Add(-grant.Skew), Expires: now.Add(p.grantLife),
 	})
 	if err != nil {
 		return "", fmt.Errorf("mint grant: %w", err)
@@ -183,6 +186,9 @@ func (p *Proxy) Renew(_ context.Context, job dreamcore.Job, box dreamcore.Sandbo
 
 // Close implements job.Proxy: the job's grant dies.
 func (p *Proxy) Close(ctx context.Context, id dreamcore.JobID, attempt int) (dreamcore.Usage, error) {
+	if p.seen != nil {
+		p.seen.forget(id)
+	}
 	usage, err := p.CloseJob(ctx, id, attempt)
 	if dreamcore.CodeOf(err) == dreamcore.NotFound {
 		return dreamcore.Usage{}, nil // it ended before it was let in

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,12 +51,16 @@ type Service struct {
 	Studio    *studio.Studio
 	Proxy     *Proxy
 
+	image     func() (job.Image, error) // what jobs boot
+	proxyURL  string                    // the key proxy as a box sees it
+	transport http.RoundTripper         // to a remote engine; nil: its own
+
 	parts
 }
 
 // New returns a Service that has not started.
 func New(cfg config.Config, log *slog.Logger) *Service {
-	return &Service{cfg: cfg, parts: newParts(log)}
+	return &Service{cfg: cfg, proxyURL: proxyURL, parts: newParts(log)}
 }
 
 // Open starts everything, in the order in which things need each other. On an
@@ -86,14 +91,11 @@ func (s *Service) Open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := s.openImages(); err != nil {
-		return err
-	}
 	if s.Proxy, err = openProxy(s.cfg, s.log); err != nil {
 		return fmt.Errorf("start the key proxy: %w", err)
 	}
 	s.onClose("key proxy", s.Proxy.stop)
-	if err := s.openEngine(ctx, paths); err != nil {
+	if err := s.openSandboxes(ctx, paths); err != nil {
 		return err
 	}
 	if s.Store, err = sqlite.Open(ctx, filepath.Join(s.cfg.Data, "dreamcore.db")); err != nil {
@@ -173,6 +175,21 @@ func (s *Service) openImages() error {
 	return nil
 }
 
+// openSandboxes opens the engine that the settings choose.
+func (s *Service) openSandboxes(ctx context.Context, paths payload.Paths) error {
+	if s.cfg.Engine == config.Remote {
+		return s.openRemote(ctx)
+	}
+	if err := s.openImages(); err != nil {
+		return err
+	}
+	s.image = func() (job.Image, error) {
+		img, err := s.Images.Current()
+		return job.Image{Digest: img.Digest, AgentVersion: img.Manifest.AgentVersion}, err
+	}
+	return s.openEngine(ctx, paths)
+}
+
 // openEngine starts the engine behind a socket that only this user can reach,
 // and the client that drives it.
 func (s *Service) openEngine(ctx context.Context, paths payload.Paths) error {
@@ -237,11 +254,8 @@ func (s *Service) openJobs(ctx context.Context, toolkit []byte, publisher *publi
 	runner := job.New(job.Config{
 		Store: s.Store, Publisher: versions{publisher}, Sandboxes: s.Sandboxes, Proxy: s.Proxy,
 		Verifier: verify.New(verify.Config{Sandboxes: s.Sandboxes, Toolkit: toolkit, Metadata: meta, Timeout: verifyTimeout, Log: s.log}),
-		Library:  library{lib}, Agent: agent.Pi{}, API: agent.API(s.cfg.Model.API), Model: s.Proxy.model, ImageModel: s.Proxy.pictures, ProxyURL: proxyURL,
-		Image: func() (job.Image, error) {
-			img, err := s.Images.Current()
-			return job.Image{Digest: img.Digest, AgentVersion: img.Manifest.AgentVersion}, err
-		},
+		Library:  library{lib}, Agent: agent.Pi{}, API: agent.API(s.cfg.Model.API), Model: s.Proxy.model, ImageModel: s.Proxy.pictures, ProxyURL: s.proxyURL,
+		Image:   s.image,
 		Toolkit: toolkit, Metadata: meta, Limits: limits, Log: s.log,
 	})
 	exec := durable.New(durable.Config{Dir: s.cfg.Data, Concurrent: s.cfg.Jobs.Concurrent, Run: runner.Run, Log: s.log})

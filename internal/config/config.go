@@ -32,10 +32,15 @@ type Config struct {
 	Image Image    `json:"image"`
 	// Jobs bounds the work.
 	Jobs Jobs `json:"jobs"`
+	// Engine is where sandboxes run: Embedded, which "" means, or Remote.
+	Engine string `json:"engine"`
+	E2B    E2B    `json:"e2b"`
 	// Box bounds one sandbox.
 	Box Box `json:"box"`
 	// AllowNoLimits lets sandboxes run where the machine cannot limit them.
 	AllowNoLimits bool `json:"allow_no_limits"`
+	// Lang is the language of errors, set by an override; English when empty.
+	Lang dreamcore.Lang `json:"-"`
 }
 
 // Listener is one address and the URL under which people reach it.
@@ -221,7 +226,7 @@ func (c *Config) complete() error {
 	if c.Box.CPUs <= 0 || c.Jobs.Repairs < 0 || c.Box.Ahead < 0 {
 		return dreamcore.Errorf(dreamcore.Invalid, op, "box.cpus must be above 0, box.ahead and jobs.repairs at least 0")
 	}
-	return nil
+	return c.completeEngine()
 }
 
 // Turn and Job are the deadlines as durations.

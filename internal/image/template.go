@@ -250,3 +250,21 @@ func (t *Template) toml(o TemplateOptions) string {
 	return fmt.Sprintf("# Settings of E2B's command line before its version 2; later ones take them as flags.\ntemplate_name = %q\ndockerfile = %q\ncpu_count = %d\nmemory_mb = %d\n",
 		t.Name, templateDockerfile, o.CPUs, o.MemoryMB)
 }
+
+// Recipe returns what an image of the lock in this program holds, and the
+// digest of definition and lock that names it before it is built.
+func Recipe() (Contents, string, error) {
+	def, err := readDefinition(recipe.Files)
+	if err != nil {
+		return Contents{}, "", err
+	}
+	data, err := fs.ReadFile(recipe.Files, "lock.json")
+	if err != nil {
+		return Contents{}, "", fmt.Errorf("read the lock: %w", err)
+	}
+	lock, err := DecodeLock(data)
+	if err != nil {
+		return Contents{}, "", err
+	}
+	return contents(def, lock), def.inputs(lock), nil
+}

@@ -67,6 +67,8 @@ type Config struct {
 	// "ADDRESS/32"; never a name (see design: one name opens DNS). "" means
 	// LocalProxy.
 	Proxy string
+	// Env is given to every command of a sandbox with egress, below the spec's.
+	Env map[string]string
 	// Guard sets, reads back and probes the network of every fresh sandbox; nil
 	// is only for an engine whose sandboxes have no network device.
 	Guard *Guard
@@ -215,6 +217,10 @@ func (p *Provider) order(spec sandbox.Spec) createBody {
 	in := createBody{
 		TemplateID: spec.Image, Timeout: seconds(spec.Timeout), Metadata: meta, EnvVars: spec.Env,
 		Network: networkBody{DenyOut: []string{allNetworks}, AllowOut: p.allowed(spec.Egress)},
+	}
+	if spec.Egress && len(p.cfg.Env) > 0 {
+		in.EnvVars = maps.Clone(p.cfg.Env)
+		maps.Copy(in.EnvVars, spec.Env)
 	}
 	if p.cfg.Template != "" {
 		meta[ImageKey] = spec.Image

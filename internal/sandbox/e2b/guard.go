@@ -22,6 +22,11 @@ type Guard struct {
 	// ProxyName is written into the sandbox's hosts file with the proxy's
 	// address, so that no name has to be asked for; "" leaves the file alone.
 	ProxyName string
+	// Files are written into every sandbox with egress.
+	Files []sandbox.File
+	// Sudo leaves sudo and su as the template has them. Else nobody in the
+	// sandbox becomes root; commands of ours may be root without them.
+	Sudo bool
 	// Probes must all fail. nil means DefaultProbes.
 	Probes []Probe
 	// Wait is how long an answer may take; 0 means 2 s. A network that refuses
@@ -50,6 +55,9 @@ func (p *Provider) check(ctx context.Context, s *box, egress bool) error {
 	err := p.closeNetwork(ctx, s, egress)
 	if err == nil {
 		err = p.probe(ctx, s, egress)
+	}
+	if err == nil && egress && len(p.cfg.Guard.Files) > 0 {
+		err = s.WriteFiles(ctx, p.cfg.Guard.Files)
 	}
 	if err == nil {
 		p.log.Info("the network of a sandbox is closed", "sandbox_id", s.id, "egress", egress, "decision", "go on")
@@ -176,7 +184,7 @@ func (p *Provider) probe(ctx context.Context, s *box, egress bool) error {
 		}
 		hosts = address.Addr().String() + " " + g.ProxyName
 	}
-	script, err := probeScript(probes, hosts, wait)
+	script, err := probeScript(probes, hosts, g.Sudo, wait)
 	if err != nil {
 		return err
 	}

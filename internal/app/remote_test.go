@@ -1,0 +1,249 @@
+package app
+
+import (
+	"context"
+	"crypto/x509"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"dreamcore"
+	"dreamcore/internal/config"
+	"dreamcore/internal/engine"
+	"dreamcore/internal/engine/enginetest"
+	"dreamcore/internal/keyproxy"
+	"dreamcore/internal/sandbox"
+	"dreamcore/internal/sandbox/e2b"
+	"dreamcore/internal/sandbox/e2b/e2btest"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	enginetest.CleanUp()
+	os.Exit(code)
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+type lines struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// remoteSettings are those of a service whose engine is a cloud of the test's.
+func remoteSettings(t *testing.T) config.Config {
+	t.Helper()
+	t.Setenv("E2B_API_KEY", enginetest.APIKey)
+	cfg, err := config.Load("", func(c *config.Config) {
+		c.Data = filepath.Join(t.TempDir(), "data")
+		c.App, c.Games = config.Listener{Listen: freeAddress(t)}, config.Listener{Listen: freeAddress(t)}
+		c.Engine = config.Remote
+		// Inside our own boxes, which have no network device, the one way out is
+		// a relay at this address: here it stands for the proxy's public one.
+		c.E2B = config.E2B{Template: "base", APIURL: "https://" + e2btest.APIHost, ProxyAddress: "127.0.0.1:4000", ProxyListen: freeAddress(t)}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// carry is a network that leads a box's way out to the proxy's listener.
+func carry(to string) func(*engine.Config) {
+	return func(c *engine.Config) {
+		c.Limits = engine.Limits{MemoryBytes: 3 << 30, CPUs: 2, Processes: 400, DiskBytes: 1 << 30}
+		c.Egress = func(ctx context.Context, _ dreamcore.SandboxID, in net.Conn) {
+			defer in.Close()
+			out, err := (&net.Dialer{}).DialContext(ctx, "tcp", to)
+			if err != nil {
+				return // the service has ended
+			}
+			defer out.Close()
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_, _ = io.Copy(out, in)
+				_ = out.(*net.TCPConn).CloseWrite() // either side may be gone
+			}()
+			_, _ = io.Copy(in, out)
+			in.Close()
+			<-done
+		}
+	}
+}
+
+// From a wish to a game on a remote engine: TLS, names, a proxy that is reached
+// by one address, and what a former life left there is gone.
+func TestGameOnARemoteEngine(t *testing.T) {
+	cfg := remoteSettings(t)
+	e := enginetest.Start(t, carry(cfg.E2B.ProxyListen))
+	c := e2btest.Start(t, e.URL, enginetest.APIKey, e2btest.Mode{Network: true, V2Only: true})
+	log := &lines{}
+	s := New(cfg, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	s.transport = c.Transport()
+	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	name, err := s.installation()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
+	defer cancel()
+	former := c.Provider(t, func(c *e2b.Config) { c.Metadata = map[string]string{"installation": name} })
+	left, err := former.Create(ctx, sandbox.Spec{Image: "base", Timeout: 10 * time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := c.Provider(t, func(c *e2b.Config) { c.Metadata = map[string]string{"installation": "another"} })
+	theirs, err := other.Create(ctx, sandbox.Spec{Image: "base", Timeout: 10 * time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if err := s.Open(ctx); err != nil {
+		t.Fatal(err)
+	}
+	closed := false
+	defer func() {
+		if !closed {
+			s.Close()
+		}
+		if t.Failed() {
+			t.Logf("%.20000s", log)
+		}
+	}()
+	if _, err := former.Connect(ctx, left.ID()); dreamcore.CodeOf(err) != dreamcore.Lost {
+		t.Errorf("what a former life left lives on: %v", err)
+	}
+	_, job, err := s.Studio.Make(ctx, "tester", "a game where a cat flies through the sky", dreamcore.English)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for !job.State.Ended() {
+		time.Sleep(200 * time.Millisecond) // ctx bounds the loop
+		if job, err = s.Store.Job(ctx, job.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if job.State != dreamcore.Published {
+		t.Fatalf("the job ended as %s: %+v", job.State, job)
+	}
+	if usage := job.Usage; usage.Requests == 0 {
+		t.Error("nobody asked the model through the proxy")
+	}
+	if said := log.String(); !strings.Contains(said, "egress=true decision=\"go on\"") || !strings.Contains(said, "egress=false decision=\"go on\"") || strings.Contains(said, "ALERT") {
+		t.Error("the log does not say that both sandboxes' networks were found closed")
+	}
+	if infos, err := former.List(ctx, nil); err != nil || len(infos) != 0 {
+		t.Errorf("after the job %d sandboxes live, %v", len(infos), err)
+	}
+	closed = true
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := other.Connect(ctx, theirs.ID()); err != nil {
+		t.Errorf("another installation's sandbox: %v", err)
+	}
+}
+
+// A start without a key says what to set, in the operator's language.
+func TestRemoteEngineWithoutItsKey(t *testing.T) {
+	cfg := remoteSettings(t)
+	t.Setenv("E2B_API_KEY", "")
+	cfg.Lang = dreamcore.Japanese
+	s := New(cfg, slog.New(slog.DiscardHandler))
+	if err := s.Open(t.Context()); dreamcore.CodeOf(err) != dreamcore.Missing || !strings.Contains(err.Error(), "環境変数 E2B_API_KEY") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A grant that comes from two addresses has been carried away: it is closed.
+func TestGrantFromTwoAddresses(t *testing.T) {
+	cfg := remoteSettings(t)
+	log := &lines{}
+	p, err := openProxy(cfg, slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.stop(t.Context())
+	h := p.remote(slog.New(slog.NewTextHandler(log, nil)))
+	job := dreamcore.Job{ID: dreamcore.NewJobID(), Attempt: 1}
+	token, err := p.Open(t.Context(), job, "box")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(from, token string) (int, string) {
+		r := httptest.NewRequest(http.MethodPost, "/anthropic/v1/messages", strings.NewReader("{}"))
+		r.RemoteAddr, r.Host = from, remoteProxyName+":4000"
+		r.Header.Set("X-Api-Key", token)
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+	for range 2 {
+		if code, body := ask("203.0.113.1:1000", token); strings.Contains(body, string(keyproxy.ChannelMismatch)) || code == http.StatusUnauthorized {
+			t.Errorf("from its own address: %d %s", code, body)
+		}
+	}
+	code, body := ask("203.0.113.2:1000", token)
+	if code != http.StatusUnauthorized && code != http.StatusForbidden || !strings.Contains(log.String(), "ALERT: a grant came from two addresses") {
+		t.Errorf("from another address: %d %s", code, body)
+	}
+	if again, body := ask("203.0.113.1:1000", token); again != code {
+		t.Errorf("the grant lives on: %d %s", again, body)
+	}
+	if code, body := ask("203.0.113.3:1000", "made-up"); code < 400 {
+		t.Errorf("a token that is none: %d %s", code, body)
+	}
+}
+
+// The certificate is for the proxy's name and no other.
+func TestPrivateCertificate(t *testing.T) {
+	server, ca, err := privateTLS(remoteProxyName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(ca) {
+		t.Fatal("the authority is no certificate")
+	}
+	leaf, err := x509.ParseCertificate(server.Certificates[0].Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, good := range map[string]bool{remoteProxyName: true, "example.com": false} {
+		if _, err := leaf.Verify(x509.VerifyOptions{Roots: pool, DNSName: name}); (err == nil) != good {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
