@@ -20,6 +20,8 @@ import (
 
 // Terminal is where a command reads its arguments' language from and writes to.
 type Terminal struct {
+	// In is what a command in a sandbox reads; nil means nothing.
+	In       *os.File
 	Out, Err io.Writer
 	Lang     dreamcore.Lang
 	TTY      bool // Out is a terminal: a status line may be redrawn
@@ -27,7 +29,7 @@ type Terminal struct {
 
 // SystemTerminal is this process's own.
 func SystemTerminal() Terminal {
-	t := Terminal{Out: os.Stdout, Err: os.Stderr, Lang: dreamcore.English}
+	t := Terminal{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Lang: dreamcore.English}
 	for _, name := range []string{"LC_ALL", "LC_MESSAGES", "LANG"} {
 		v := os.Getenv(name)
 		if v == "" {
@@ -60,6 +62,7 @@ func commands() []command {
 		{"make", runMake},
 		{"serve", runServe},
 		{"engine", runEngine},
+		{"sandbox", runSandbox},
 		{"doctor", runDoctor},
 		{"image", runImage},
 		{"version", runVersion},
@@ -74,7 +77,8 @@ var errUsage = errors.New("wrong arguments")
 var errSaid = errors.New("failed")
 
 // Run runs one command line and returns its exit code: 0, 1 for a failure, 2
-// for arguments that make no sense.
+// for arguments that make no sense, or the code of a command that ran in a
+// sandbox.
 func Run(ctx context.Context, t Terminal, args []string) int {
 	if len(args) == 0 {
 		fmt.Fprintln(t.Err, text.T(t.Lang, "cli.help"))
@@ -89,7 +93,13 @@ func Run(ctx context.Context, t Terminal, args []string) int {
 			continue
 		}
 		err := c.run(ctx, t, args[1:])
+		var own *exitError
 		switch {
+		case errors.As(err, &own):
+			if own.err != nil {
+				explain(t, own.err)
+			}
+			return own.code
 		case err == nil || errors.Is(err, flag.ErrHelp):
 			return 0
 		case errors.Is(err, errUsage):
