@@ -147,8 +147,17 @@ func (e *Engine) enter() bool {
 	return e.open
 }
 
-// start boots a computer. On failure nothing is left.
+// start makes a computer, a warm one where that is possible. On failure nothing
+// is left.
 func (e *Engine) start(ctx context.Context, id dreamcore.SandboxID, image Image) (blank, error) {
+	if c, ok := e.startWarm(ctx, id, image); ok {
+		return c, nil
+	}
+	return e.startCold(ctx, id, image)
+}
+
+// startCold boots a computer. On failure nothing is left.
+func (e *Engine) startCold(ctx context.Context, id dreamcore.SandboxID, image Image) (blank, error) {
 	c := blank{id: id, image: image, limits: e.cfg.Limits, profile: e.cfg.Profile}
 	var err error
 	if c.machine, err = e.run.Boot(ctx, c.id, image.Root); err != nil {

@@ -69,6 +69,9 @@ type Config struct {
 	// that nobody takes back ends by itself after half a minute. Without it Close
 	// ends all boxes and Open removes those of an engine that was killed.
 	Keep bool
+	// Warmup is done in a box of each image once, so that others start with it
+	// done. nil: all boxes are booted.
+	Warmup *Warmup
 	// Storage bounds paused boxes and snapshots. Zero: DefaultStorage.
 	Storage Storage
 	Pool    Pool
@@ -90,6 +93,7 @@ type Engine struct {
 	dying  map[dreamcore.SandboxID]*box // no longer found, not yet gone
 	deaths deaths
 	shelf  *shelf
+	warm   *warmer
 	pool   *pool
 	found  map[dreamcore.SandboxID]record // of boxes that Open is about to take back
 	coming int                            // admitted and not yet among boxes
@@ -116,6 +120,7 @@ func New(cfg Config) *Engine {
 		log:   cfg.Log,
 		boxes: map[dreamcore.SandboxID]*box{},
 		dying: map[dreamcore.SandboxID]*box{},
+		warm:  newWarmer(cfg),
 		shelf: &shelf{dir: filepath.Join(cfg.Dir, "snapshot"), limits: cfg.Storage},
 		found: map[dreamcore.SandboxID]record{},
 	}
@@ -152,6 +157,9 @@ func (e *Engine) Open(ctx context.Context) error {
 	e.open = true
 	e.mu.Unlock()
 	e.takeBack(ctx)
+	if len(e.shelf.list(kindWarm)) > 0 {
+		e.shed()
+	}
 	for _, snap := range e.shelf.list(kindPaused) {
 		e.keep(snap)
 	}
@@ -162,6 +170,7 @@ func (e *Engine) Open(ctx context.Context) error {
 // Close kills every box, or with Keep leaves it for the next engine, and waits
 // until that is done. It may be called twice.
 func (e *Engine) Close() error {
+	e.warm.cancel()
 	e.mu.Lock()
 	e.open = false
 	all := make([]*box, 0, len(e.boxes))

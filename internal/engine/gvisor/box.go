@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -87,6 +88,7 @@ type launch struct {
 	sandboxd string   // the program that is PID 1
 	key      []byte   // what PID 1 proves itself with
 	told     []byte   // what it finds in its boot file to know the key
+	flags    []string // runsc's, for this launch alone
 	verb     []string // runsc's subcommand and what only it takes
 }
 
@@ -148,7 +150,7 @@ func (b *Box) launch(ctx context.Context, l launch) error {
 	}
 	defer logFile.Close()
 
-	args := append(b.r.bootFlags(overlay), l.verb...)
+	args := slices.Concat(b.r.bootFlags(overlay), l.flags, l.verb)
 	// Not bound to ctx: half a boot is ended by Kill, which knows what it made.
 	cmd := b.r.command(context.WithoutCancel(ctx), append(args, "-detach", "-bundle", dir, "-pid-file", filepath.Join(dir, "pid"), b.ID)...)
 	// Files, not pipes: a pipe would stay open in the box and hold Wait for ever.

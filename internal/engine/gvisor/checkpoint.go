@@ -130,12 +130,15 @@ func (b *Box) restore(ctx context.Context, root, from string) error {
 	return b.launch(ctx, launch{
 		spec: spec, sandboxd: filepath.Join(from, sandboxdName),
 		key: envd.NextSecret(former, nonce), told: nonce,
-		verb: []string{"restore", "-image-path", from},
+		// It is the saved one but for our places and the box's share of the processor,
+		// and gVisor refuses the latter.
+		flags: []string{"--restore-spec-validation=ignore"},
+		verb:  []string{"restore", "-image-path", from},
 	})
 }
 
-// respec is the specification of the checkpoint with the places of this box:
-// gVisor refuses to restore with any other difference.
+// respec is the specification of the checkpoint with the places of this box, and
+// its share of the processor.
 func (b *Box) respec(root, from string) ([]byte, error) {
 	data, err := os.ReadFile(filepath.Join(from, specFile))
 	if err != nil {
@@ -152,7 +155,14 @@ func (b *Box) respec(root, from string) ([]byte, error) {
 		}
 	}
 	if b.r.cgroups != nil {
+		if s.Linux.Resources == nil {
+			return nil, errors.New("it was saved where limits are not enforced")
+		}
 		s.Linux.CgroupsPath = b.r.cgroups.path(b.ID)
+		s.Linux.Resources.CPU.Shares = 0
+		if b.r.isAside(b.ID) {
+			s.Linux.Resources.CPU.Shares = asideShares
+		}
 	}
 	return s.encode()
 }

@@ -1,0 +1,249 @@
+package engine_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"dreamcore/internal/engine"
+	"dreamcore/internal/engine/enginetest"
+	"dreamcore/internal/envd/spec/process"
+	"dreamcore/internal/envd/spec/process/processconnect"
+	"dreamcore/internal/sandbox"
+)
+
+// warmAgent keeps a Node program with the modules of an agent's command loaded.
+func warmAgent(tb testing.TB) func(*engine.Config) {
+	script, err := os.ReadFile("testdata/warm.mjs")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return func(c *engine.Config) {
+		c.Limits = engine.DefaultLimits
+		c.Warmup = &engine.Warmup{
+			Args: []string{"node", "--input-type=module", "-e", string(script)},
+			Env:  map[string]string{"PI_OFFLINE": "1", "PI_TELEMETRY": "0", "PI_SKIP_VERSION_CHECK": "1"},
+			Tag:  "warm", Ready: "warm",
+		}
+	}
+}
+
+func image(e *enginetest.Engine) engine.Image { return engine.Image{Digest: e.Image, Root: e.Root} }
+
+// give hands the warm process of a box its job and returns what it prints.
+func give(tb testing.TB, e *enginetest.Engine, id, token, job string) string {
+	tb.Helper()
+	rpc := processconnect.NewProcessClient(http.DefaultClient, e.URL)
+	tag := &process.ProcessSelector{Selector: &process.ProcessSelector_Tag{Tag: "warm"}}
+	in := connect.NewRequest(&process.SendInputRequest{Process: tag, Input: &process.ProcessInput{Input: &process.ProcessInput_Stdin{Stdin: []byte(job + "\n")}}})
+	out := connect.NewRequest(&process.ConnectRequest{Process: tag})
+	for _, h := range []http.Header{in.Header(), out.Header()} {
+		h.Set("X-Access-Token", token)
+		h.Set("E2b-Sandbox-Id", id)
+	}
+	stream, err := rpc.Connect(ctxOf(tb), out)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer stream.Close()
+	if _, err := rpc.SendInput(ctxOf(tb), in); err != nil {
+		tb.Fatal(err)
+	}
+	var text string
+	for stream.Receive() {
+		text += string(stream.Msg().GetEvent().GetData().GetStdout()) + string(stream.Msg().GetEvent().GetData().GetStderr())
+	}
+	if stream.Err() != nil {
+		tb.Fatalf("%v after %q", stream.Err(), text)
+	}
+	return text
+}
+
+// lines is a log to look into.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *lines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.buf.String(), text)
+}
+
+// A box of a warm image begins with the program in memory, which becomes what it
+// is told to, with its own randomness. Whenever there is nothing warm that fits,
+// the box is booted and one line says why.
+func TestWarm(t *testing.T) {
+	dir := t.TempDir()
+	var log lines
+	logged := func(c *engine.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) }
+	e, err := enginetest.Open(dir, enginetest.Programs(t), enginetest.Image(t), warmAgent(t), logged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shut := func() {
+		t.Helper()
+		if err := e.Shut(); err != nil {
+			t.Fatal(err)
+		}
+		nothing(t, dir)
+	}
+	t.Cleanup(func() { e.Shut() }) // for when the test fails
+	const cold = "a sandbox starts cold"
+	alive := func(e *enginetest.Engine) {
+		t.Helper()
+		sb := boot(t, e)
+		if got := sh(t, sb, sandbox.User, "echo fine"); got != "fine" {
+			t.Errorf("got %q", got)
+		}
+		if err := e.Provider.Kill(ctxOf(t), sb.ID()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	alive(e)
+	if log.count(cold) != 1 || log.count("nothing warm fits") != 1 {
+		t.Error("nothing says that the first box is cold")
+	}
+	if err := e.Warm(ctxOf(t), image(e)); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); log.count("made a warm state") == 0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("no warm state")
+		}
+	}
+	c := client{t, e}
+	own := map[string]bool{}
+	for i := range 2 {
+		id, token := c.create("/v2/sandboxes", `{"templateID":"base","timeout":300,"envVars":{"A":"1"}}`)
+		own[give(t, e, id, token, `{"probe":true}`)] = true
+		if got := sh(t, c.connected(id), sandbox.User, "echo $A; tr '\\0' '\\n' < /proc/1/environ | grep -c SECRET"); !strings.HasPrefix(got, "1") {
+			t.Errorf("variables %q", got)
+		}
+		c.must(http.StatusNoContent, "DELETE", "/sandboxes/"+id, "")
+		id, token = c.create("/v2/sandboxes", `{"templateID":"base","timeout":300}`)
+		if got := give(t, e, id, token, `{"argv":["--version"],"cwd":"/workspace"}`); !strings.HasPrefix(got, "1.") {
+			t.Errorf("box %d: the agent says %q", i, got)
+		}
+		c.must(http.StatusNoContent, "DELETE", "/sandboxes/"+id, "")
+	}
+	if len(own) != 2 {
+		t.Errorf("two boxes drew the same: %v", own)
+	}
+	if log.count(cold) != 1 {
+		t.Error("a box was cold although there is a warm state")
+	}
+	if all, _ := c.list("/snapshots"); len(all) != 0 {
+		t.Errorf("clients see the warm state as theirs: %v", all)
+	}
+	shut()
+
+	// The next engine has it still.
+	if e, err = enginetest.Open(dir, enginetest.Programs(t), enginetest.Image(t), warmAgent(t), logged); err != nil {
+		t.Fatal(err)
+	}
+	c = client{t, e}
+	id, token := c.create("/v2/sandboxes", `{"templateID":"base","timeout":300}`)
+	if got := give(t, e, id, token, `{"argv":["--version"]}`); !strings.HasPrefix(got, "1.") {
+		t.Errorf("the agent says %q", got)
+	}
+	c.must(http.StatusNoContent, "DELETE", "/sandboxes/"+id, "")
+	// One that is damaged is thrown away, and whoever asked gets a box.
+	states, err := filepath.Glob(filepath.Join(dir, "snapshot", "warm*"))
+	if err != nil || len(states) != 1 {
+		t.Fatalf("%v, %v", states, err)
+	}
+	if err := flip(filepath.Join(states[0], "checkpoint", "pages.img")); err != nil {
+		t.Fatal(err)
+	}
+	alive(e)
+	if log.count(cold) != 2 || log.count("throw the warm state away") != 1 {
+		t.Error("nothing says that the warm state was damaged")
+	}
+	if err := e.Warm(ctxOf(t), image(e)); err != nil {
+		t.Fatal(err)
+	}
+	shut()
+
+	// Another command needs another state, and the former goes; one that fails is
+	// said to have failed, and boxes are booted.
+	another := func(c *engine.Config) {
+		warmAgent(t)(c)
+		c.Warmup.Args = []string{"bash", "-c", "echo no; exit 3"}
+	}
+	if e, err = enginetest.Open(dir, enginetest.Programs(t), enginetest.Image(t), another, logged); err != nil {
+		t.Fatal(err)
+	}
+	empty(t, dir)
+	alive(e)
+	if err := e.Warm(ctxOf(t), image(e)); err == nil || !strings.Contains(err.Error(), "ended before it was ready") {
+		t.Errorf("a warm-up that fails: %v", err)
+	}
+	alive(e)
+	shut()
+	empty(t, dir)
+}
+
+// From the request for a box to the first output of a Node program with some
+// megabytes of modules (the agent's command): booted and started there, and
+// restored with the program waiting.
+func BenchmarkWarmNode(b *testing.B) {
+	cold := enginetest.Start(b, func(c *engine.Config) { c.Limits = engine.DefaultLimits })
+	warm := enginetest.Start(b, warmAgent(b))
+	if err := warm.Warm(ctxOf(b), image(warm)); err != nil {
+		b.Fatal(err)
+	}
+	job, err := json.Marshal(map[string]any{"argv": []string{"--version"}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var booted, restored timing
+	var size int64
+	for b.Loop() {
+		var id string
+		booted = append(booted, timed(b, func() error {
+			sb := boot(b, cold)
+			id = string(sb.ID())
+			if got := sh(b, sb, sandbox.User, "PI_OFFLINE=1 exec pi --version"); !strings.HasPrefix(got, "1.") {
+				return fmt.Errorf("it says %q", got)
+			}
+			return nil
+		}))
+		client{b, cold}.must(http.StatusNoContent, "DELETE", "/sandboxes/"+id, "")
+		restored = append(restored, timed(b, func() error {
+			var token string
+			id, token = client{b, warm}.create("/v2/sandboxes", `{"templateID":"base","timeout":300}`)
+			if got := give(b, warm, id, token, string(job)); !strings.HasPrefix(got, "1.") {
+				return fmt.Errorf("it says %q", got)
+			}
+			return nil
+		}))
+		client{b, warm}.must(http.StatusNoContent, "DELETE", "/sandboxes/"+id, "")
+	}
+	pages, err := filepath.Glob(filepath.Join(warm.Dir, "snapshot", "warm*", "checkpoint", "pages.img"))
+	if err != nil || len(pages) != 1 {
+		b.Fatal(pages, err)
+	}
+	if fi, err := os.Stat(pages[0]); err == nil {
+		size = fi.Size()
+	}
+	report(b, restored, booted, "booted")
+	b.ReportMetric(float64(size>>20), "MiB-state")
+}
