@@ -192,6 +192,9 @@ func (d *daemon) init(in envd.Init) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.server.SetEnv(in.Env)
+	if err := mark(envd.MarkDir, in.Env); err != nil {
+		d.log.Warn("programs cannot read what sandbox this is", "reason", err.Error())
+	}
 	if in.Sudo {
 		if err := allowSudo(); err != nil {
 			// The box is sound without it: an image may have no sudo.

@@ -221,7 +221,20 @@ func newBox(c blank, o order) *box {
 
 // init is what PID 1 is told of an order.
 func (c *blank) init(o order) envd.Init {
-	return envd.Init{Env: o.env, Egress: o.egress, MemoryBytes: c.limits.MemoryBytes, Sudo: c.profile == E2B}
+	return envd.Init{Env: c.environ(o), Egress: o.egress, MemoryBytes: c.limits.MemoryBytes, Sudo: c.profile == E2B}
+}
+
+// environ is what every process in the box gets. To others a box says about
+// itself what E2B's do; what the client chose wins.
+func (c *blank) environ(o order) map[string]string {
+	if c.profile != E2B {
+		return o.env
+	}
+	template := o.template
+	if template == "" {
+		template = c.image.Digest
+	}
+	return merged(map[string]string{envd.MarkSandbox: "true", envd.MarkID: string(c.id), envd.MarkTemplate: template}, o.env)
 }
 
 // register makes b found and watched; false when the engine is closed.

@@ -18,6 +18,9 @@ func asE2B(c *engine.Config) { c.Profile = engine.E2B }
 func TestSudoIsNothingInAJobsBox(t *testing.T) {
 	e := enginetest.Start(t)
 	sb := boot(t, e)
+	if got := sh(t, sb, sandbox.User, "env | grep E2B_; ls -d /run/e2b 2>/dev/null"); got != "" {
+		t.Errorf("a job's box says about itself %q", got)
+	}
 	const try = `LC_ALL=C sudo -n id -u 2>&1 || echo refused; LC_ALL=C su -c "id -u" root </dev/null 2>&1 || echo refused`
 	got := sh(t, sb, sandbox.User, try)
 	if strings.Count(got, "refused") != 2 || strings.HasPrefix(got, "0") {
@@ -64,6 +67,11 @@ func TestSudoInABoxThatIsServed(t *testing.T) {
 	// The positive control of the attempts below: root sees the folder.
 	if got := sh(t, sb, sandbox.User, "sudo ls "+envd.ControlDir); !strings.Contains(got, envd.EgressSocket) {
 		t.Errorf("root sees %q", got)
+	}
+	// It says about itself what E2B's sandboxes do, and a job's box does not.
+	got = sh(t, sb, sandbox.User, `echo "$E2B_SANDBOX $E2B_SANDBOX_ID $E2B_TEMPLATE_ID"; cd /run/e2b && cat .E2B_SANDBOX .E2B_SANDBOX_ID .E2B_TEMPLATE_ID`)
+	if id := string(sb.ID()); got != "true "+id+" "+e.Image+"\ntrue"+id+e.Image {
+		t.Errorf("it says about itself %q", got)
 	}
 	// The host's folder, PID 1's memory and its descriptors stay closed to root.
 	for _, attempt := range []string{

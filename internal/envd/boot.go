@@ -36,6 +36,16 @@ const (
 	DialPath = PrivatePath + "dial"
 )
 
+// What a box tells its programs about itself where it serves others, in E2B's
+// words: as variables, and as files in MarkDir whose names are theirs with a
+// dot before.
+const (
+	MarkDir      = "/run/e2b"
+	MarkSandbox  = "E2B_SANDBOX"
+	MarkID       = "E2B_SANDBOX_ID"
+	MarkTemplate = "E2B_TEMPLATE_ID"
+)
+
 // Init is what the host tells a booted box before it is used.
 type Init struct {
 	Env         map[string]string `json:"env"`

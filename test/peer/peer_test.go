@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"dreamcore/internal/engine"
 	"dreamcore/internal/engine/enginetest"
 	"dreamcore/test/node"
 )
@@ -25,7 +26,7 @@ import (
 var suite embed.FS
 
 // parts are the modules of the suite that hold cases.
-var parts = []string{"commands", "files", "signed", "control", "ports", "bad", "cloud", "metadata", "pty", "watch", "order"}
+var parts = []string{"commands", "files", "signed", "control", "ports", "bad", "cloud", "metadata", "pty", "watch", "order", "freeze", "git", "served"}
 
 func TestMain(m *testing.M) {
 	code := m.Run()
@@ -56,7 +57,7 @@ func drive(t *testing.T, sdk string) {
 		t.Fatal(err)
 	}
 	dir := node.Folder(t, source)
-	e := enginetest.Start(t)
+	e := enginetest.Start(t, func(c *enginetest.Config) { c.Profile = engine.E2B })
 	at, err := url.Parse(e.URL)
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import { group, until, engine } from './suite.mjs'
 const home = new Agent({ connect: { lookup: (_, opts, done) => done(null, opts.all ? [{ address: '127.0.0.1', family: 4 }] : '127.0.0.1', 4) } })
 
 // get asks a port of a sandbox by the name that the SDK gives it.
-async function get(host, path = '/', opts = {}) {
+export async function get(host, path = '/', opts = {}) {
   const res = await fetch(`http://${host}${path}`, { dispatcher: home, ...opts })
   return { status: res.status, headers: res.headers, text: await res.text() }
 }
@@ -63,7 +63,7 @@ server.listen(Number(process.argv[2]), '127.0.0.1', () => console.log('up'))
 let port = 20_000
 
 // serve starts the server above on a port that no other case uses.
-async function serve(sbx) {
+export async function serve(sbx) {
   await sbx.files.write('/tmp/echo.mjs', echo)
   const at = ++port
   const up = { said: '' }
