@@ -3,14 +3,11 @@ package engine_test
 import (
 	"archive/tar"
 	"bytes"
-	"encoding/json"
+	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,93 +15,6 @@ import (
 	"dreamcore/internal/engine/enginetest"
 	"dreamcore/internal/sandbox"
 )
-
-// timing collects durations of one thing.
-type timing []time.Duration
-
-func (t timing) at(q float64) time.Duration {
-	s := slices.Clone(t)
-	slices.Sort(s)
-	return s[min(int(float64(len(s))*q), len(s)-1)]
-}
-
-func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-// report prints ours and the bare thing that was measured in the same run.
-func report(b *testing.B, ours, bare timing, bareName string) {
-	b.ReportMetric(0, "ns/op") // the timings below are per thing, without the set-up
-	b.ReportMetric(ms(ours.at(0.5)), "ms-p50")
-	b.ReportMetric(ms(ours.at(0.99)), "ms-p99")
-	b.ReportMetric(ms(bare.at(0.5)), "ms-"+bareName)
-	b.ReportMetric(float64(ours.at(0.5))/float64(bare.at(0.5)), "x-"+bareName)
-	// On a machine that others load too, the best of many says most.
-	b.ReportMetric(ms(ours.at(0)), "ms-best")
-	b.ReportMetric(float64(ours.at(0))/float64(bare.at(0)), "x-best")
-}
-
-func timed(tb testing.TB, f func() error) time.Duration {
-	tb.Helper()
-	begun := time.Now()
-	if err := f(); err != nil {
-		tb.Fatal(err)
-	}
-	return time.Since(begun)
-}
-
-// bare is runsc without an engine, with the same image, network and platform.
-type bare struct {
-	runsc, root, dir string
-}
-
-func newBare(b *testing.B) *bare {
-	return &bare{enginetest.Programs(b).Runsc, enginetest.Image(b), b.TempDir()}
-}
-
-func (r *bare) run(args ...string) error {
-	cmd := exec.Command(r.runsc, append([]string{"--root=" + r.dir + "/state", "--network=none", "--platform=systrap", "--overlay2=root:memory", "--ignore-cgroups"}, args...)...)
-	// A file: a pipe would stay open in the box that create leaves behind.
-	out, err := os.Create(filepath.Join(r.dir, "out"))
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Run(); err != nil {
-		said, _ := os.ReadFile(out.Name()) // only for the message
-		return fmt.Errorf("runsc %v: %w: %s", args, err, said)
-	}
-	return nil
-}
-
-func (r *bare) boot(id string) error {
-	bundle := filepath.Join(r.dir, id)
-	if err := os.MkdirAll(bundle, 0o700); err != nil {
-		return err
-	}
-	spec := map[string]any{
-		"ociVersion": "1.0.2",
-		"process":    map[string]any{"args": []string{"sleep", "1000"}, "env": []string{"PATH=/usr/bin:/bin"}, "cwd": "/", "user": map[string]int{"uid": 0, "gid": 0}},
-		"root":       map[string]any{"path": r.root},
-		"mounts":     []map[string]string{{"destination": "/proc", "type": "proc", "source": "proc"}},
-		"linux":      map[string]any{"namespaces": []map[string]string{{"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}, {"type": "network"}}},
-	}
-	data, err := json.Marshal(spec)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(bundle, "config.json"), data, 0o600); err != nil {
-		return err
-	}
-	if err := r.run("create", "-bundle", bundle, id); err != nil {
-		return err
-	}
-	return r.run("start", id)
-}
-
-func (r *bare) close(b *testing.B) {
-	// Only a mount of runsc's own; the folder is the benchmark's.
-	_ = exec.Command("umount", "-l", filepath.Join(r.dir, "state", "null-netns")).Run()
-}
 
 var yes = sandbox.Command{Args: []string{"/bin/true"}}
 
@@ -120,12 +30,12 @@ func trueIn(b *testing.B, sb sandbox.Sandbox) func() error {
 }
 
 // From the request for a box to the end of its first command, beside runsc
-// create, start and exec.
+// create, start and exec, and beside what isolates less.
 func BenchmarkBoot(b *testing.B) {
 	e := enginetest.Start(b)
-	r := newBare(b)
-	defer r.close(b)
-	var ours, runsc timing
+	runsc, runc, bwrap, process := newBare(b), newRunc(b), newBwrap(b), plain("/bin/true")
+	defer runsc.close()
+	var ours, floor, byRunc, byBwrap, alone timing
 	for b.Loop() {
 		var sb sandbox.Sandbox
 		ours = append(ours, timed(b, func() (err error) {
@@ -138,17 +48,41 @@ func BenchmarkBoot(b *testing.B) {
 			b.Fatal(err)
 		}
 		id := dreamcore.NewToken(20)
-		runsc = append(runsc, timed(b, func() error {
-			if err := r.boot(id); err != nil {
-				return err
-			}
-			return r.run("exec", id, "/bin/true")
-		}))
-		if err := r.run("delete", "-force", id); err != nil {
+		floor = append(floor, timed(b, runsc.first(id)))
+		if err := runsc.remove(id); err != nil {
 			b.Fatal(err)
 		}
+		if runc != nil {
+			byRunc = append(byRunc, timed(b, runc.first(id)))
+			if err := runc.remove(id); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if bwrap != nil {
+			byBwrap = append(byBwrap, timed(b, bwrap))
+		}
+		alone = append(alone, timed(b, process))
 	}
-	report(b, ours, runsc, "runsc")
+	report(b, ours, floor, "runsc")
+	for _, also := range []struct {
+		name string
+		took timing
+	}{{"also runc create, start, exec", byRunc}, {"also bwrap", byBwrap}, {"also a plain process", alone}} {
+		if len(also.took) > 0 {
+			note(row{"boot to first command", also.name, ours, also.took})
+		}
+	}
+}
+
+// inside measures a script in a box by the box's own clock.
+func inside(b *testing.B, sb sandbox.Sandbox, before, script string) time.Duration {
+	b.Helper()
+	out := sh(b, sb, sandbox.User, before+"\ns=$EPOCHREALTIME; "+script+"; e=$EPOCHREALTIME; echo $(( (${e/./} - ${s/./}) ))")
+	micros, err := strconv.Atoi(out)
+	if err != nil {
+		b.Fatal(out)
+	}
+	return time.Duration(micros) * time.Microsecond
 }
 
 // One command in a live box, beside a fork and exec by a shell in the same box
@@ -156,40 +90,36 @@ func BenchmarkBoot(b *testing.B) {
 func BenchmarkCommand(b *testing.B) {
 	e := enginetest.Start(b)
 	sb := boot(b, e)
-	r := newBare(b)
-	defer r.close(b)
+	runsc := newBare(b)
+	defer runsc.close()
 	id := dreamcore.NewToken(20)
-	if err := r.boot(id); err != nil {
+	if err := runsc.boot(id); err != nil {
 		b.Fatal(err)
 	}
 	defer func() {
-		if err := r.run("delete", "-force", id); err != nil {
+		if err := runsc.remove(id); err != nil {
 			b.Error(err)
 		}
 	}()
 	do := trueIn(b, sb)
-	var ours, inside, runsc timing
+	var ours, forked, execed timing
 	for b.Loop() {
-		ours = append(ours, timed(b, do))
-		if len(ours)%10 == 1 {
-			const n = 50
-			out := sh(b, sb, sandbox.User, fmt.Sprintf("s=$EPOCHREALTIME; for i in {1..%d}; do /bin/true; done; e=$EPOCHREALTIME; echo $(( (${e/./} - ${s/./}) ))", n))
-			micros, err := strconv.Atoi(out)
-			if err != nil {
-				b.Fatal(err)
-			}
-			inside = append(inside, time.Duration(micros)*time.Microsecond/n)
-			runsc = append(runsc, timed(b, func() error { return r.run("exec", id, "/bin/true") }))
+		const n = 10
+		var all time.Duration
+		for range n {
+			all += timed(b, do)
 		}
+		ours = append(ours, all/n)
+		forked = append(forked, inside(b, sb, "", fmt.Sprintf("for i in {1..%d}; do /bin/true; done", n))/n)
+		execed = append(execed, timed(b, func() error { return runsc.run("exec", id, "/bin/true") }))
 	}
-	report(b, ours, inside, "forkexec")
-	b.ReportMetric(ms(runsc.at(0.5)), "ms-runsc-exec")
+	report(b, ours, forked, "forkexec")
+	note(row{"a command", "also runsc exec", ours, execed})
 }
 
-// 1,000 files in one write, beside tar unpacking the same files in the same box.
-func BenchmarkBulkWrite(b *testing.B) {
-	e := enginetest.Start(b)
-	sb := boot(b, e)
+// thousand are 1,000 small files and the same as an archive.
+func thousand(b *testing.B) ([]sandbox.File, []byte) {
+	b.Helper()
 	var files []sandbox.File
 	var archive bytes.Buffer
 	tw := tar.NewWriter(&archive)
@@ -206,60 +136,154 @@ func BenchmarkBulkWrite(b *testing.B) {
 	if err := tw.Close(); err != nil {
 		b.Fatal(err)
 	}
-	if err := sb.WriteFiles(ctxOf(b), []sandbox.File{{Path: "/tmp/a.tar", Data: archive.Bytes()}}); err != nil {
-		b.Fatal(err)
-	}
-	var ours, untar timing
-	for b.Loop() {
-		ours = append(ours, timed(b, func() error { return sb.WriteFiles(ctxOf(b), files) }))
-		out := sh(b, sb, sandbox.User, "rm -rf /workspace/project /workspace/untar; mkdir /workspace/untar; s=$EPOCHREALTIME; tar xf /tmp/a.tar -C /workspace/untar; e=$EPOCHREALTIME; echo $(( (${e/./} - ${s/./}) ))")
-		micros, err := strconv.Atoi(out)
-		if err != nil {
-			b.Fatal(err)
-		}
-		untar = append(untar, time.Duration(micros)*time.Microsecond)
-	}
-	report(b, ours, untar, "tar")
-	b.ReportMetric(1000/ours.at(0.5).Seconds(), "files/s")
+	return files, archive.Bytes()
 }
 
-// One file of 50 MB in and out.
+// copyOut takes a folder out as collecting does, and returns how many bytes came.
+func copyOut(b *testing.B, sb sandbox.Sandbox, dir string) int64 {
+	b.Helper()
+	n := volume(0)
+	exit, err := sandbox.Copy(ctxOf(b), sb, sandbox.Command{Args: []string{"tar", "-c", "-f", "-", "-C", dir, "."}}, &n, 200<<20)
+	if err != nil || exit.Code != 0 {
+		b.Fatal(exit, err)
+	}
+	return int64(n)
+}
+
+type volume int64
+
+func (c *volume) Write(p []byte) (int, error) { *c += volume(len(p)); return len(p), nil }
+
+// 1,000 files in one write and out again, beside tar doing the same with the
+// same files in the same box.
+func BenchmarkBulk(b *testing.B) {
+	e := enginetest.Start(b)
+	sb := boot(b, e)
+	files, archive := thousand(b)
+	if err := sb.WriteFiles(ctxOf(b), []sandbox.File{{Path: "/tmp/a.tar", Data: archive}}); err != nil {
+		b.Fatal(err)
+	}
+	var in, untar, out, pack timing
+	for b.Loop() {
+		in = append(in, timed(b, func() error { return sb.WriteFiles(ctxOf(b), files) }))
+		out = append(out, timed(b, func() error {
+			if n := copyOut(b, sb, "/workspace/project"); n < 1<<20 {
+				return fmt.Errorf("%d bytes came out", n)
+			}
+			return nil
+		}))
+		// Through a pipe: tar does not read files that it writes to nowhere.
+		pack = append(pack, inside(b, sb, "", "tar -c -f - -C /workspace/project . | cat >/dev/null"))
+		untar = append(untar, inside(b, sb, "rm -rf /workspace/project /workspace/untar; mkdir /workspace/untar", "tar xf /tmp/a.tar -C /workspace/untar"))
+	}
+	report(b, in, untar, "tar")
+	note(row{"1,000 files out", "tar in the same box", out, pack})
+	b.ReportMetric(1000/in.at(0.5).Seconds(), "files/s")
+}
+
+// One file of 50 MB in and out, beside tar with the same file in the same box.
 func BenchmarkBigFile(b *testing.B) {
 	e := enginetest.Start(b)
 	sb := boot(b, e)
 	data := bytes.Repeat([]byte("0123456789abcdef"), 50<<16)
-	var in, out timing
+	var in, untar, out, pack timing
 	for b.Loop() {
 		in = append(in, timed(b, func() error {
-			return sb.WriteFiles(ctxOf(b), []sandbox.File{{Path: "/workspace/big", Data: data}})
+			return sb.WriteFiles(ctxOf(b), []sandbox.File{{Path: "/workspace/big/file", Data: data}})
 		}))
 		out = append(out, timed(b, func() error {
-			got, err := sb.ReadFile(ctxOf(b), "/workspace/big", 100<<20)
+			got, err := sb.ReadFile(ctxOf(b), "/workspace/big/file", 100<<20)
 			if err == nil && len(got) != len(data) {
 				err = fmt.Errorf("%d bytes came back", len(got))
 			}
 			return err
 		}))
+		pack = append(pack, inside(b, sb, "", "tar -c -f - -C /workspace/big . | cat >/dev/null"))
+		untar = append(untar, inside(b, sb, "tar -c -f /tmp/b.tar -C /workspace/big .; rm -rf /workspace/big; mkdir /workspace/big", "tar xf /tmp/b.tar -C /workspace/big"))
 	}
-	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(ms(in.at(0.5)), "ms-write")
-	b.ReportMetric(ms(out.at(0.5)), "ms-read")
+	report(b, in, untar, "tar")
+	note(row{"50 MB out", "tar in the same box", out, pack})
 }
 
 // Kill until nothing of the box is left, beside runsc delete -force.
 func BenchmarkKill(b *testing.B) {
 	e := enginetest.Start(b)
-	r := newBare(b)
-	defer r.close(b)
-	var ours, runsc timing
+	runsc := newBare(b)
+	defer runsc.close()
+	var ours, floor timing
 	for b.Loop() {
 		sb := boot(b, e)
 		ours = append(ours, timed(b, func() error { return e.Provider.Kill(ctxOf(b), sb.ID()) }))
 		id := dreamcore.NewToken(20)
-		if err := r.boot(id); err != nil {
+		if err := runsc.boot(id); err != nil {
 			b.Fatal(err)
 		}
-		runsc = append(runsc, timed(b, func() error { return r.run("delete", "-force", id) }))
+		floor = append(floor, timed(b, func() error { return runsc.remove(id) }))
 	}
-	report(b, ours, runsc, "runsc")
+	report(b, ours, floor, "runsc")
+}
+
+// Many boxes asked for at once, each until its first command has ended, beside
+// as many bare runsc at once.
+func BenchmarkManyAtOnce(b *testing.B) {
+	for _, n := range []int{10, 50} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) { manyAtOnce(b, n) })
+	}
+}
+
+func manyAtOnce(b *testing.B, n int) {
+	const rounds = 3 // however many are asked for: each takes seconds
+	e := enginetest.Start(b)
+	runsc := newBare(b)
+	defer runsc.close()
+	var ours, floor timing
+	for b.Loop() {
+		if len(ours) == rounds {
+			continue
+		}
+		boxes := make([]sandbox.Sandbox, n)
+		ours = append(ours, timed(b, func() error {
+			return all(n, func(ctx context.Context, i int) (err error) {
+				if boxes[i], err = e.Provider.Create(ctx, sandbox.Spec{Image: e.Image, Timeout: 10 * time.Minute}); err != nil {
+					return err
+				}
+				_, err = sandbox.Run(ctx, boxes[i], yes, 10)
+				return err
+			})
+		}))
+		if err := all(n, func(ctx context.Context, i int) error { return e.Provider.Kill(ctx, boxes[i].ID()) }); err != nil {
+			b.Fatal(err)
+		}
+		ids := make([]string, n)
+		for i := range ids {
+			ids[i] = dreamcore.NewToken(20)
+		}
+		floor = append(floor, timed(b, func() error {
+			return all(n, func(_ context.Context, i int) error { return runsc.first(ids[i])() })
+		}))
+		if err := all(n, func(_ context.Context, i int) error { return runsc.remove(ids[i]) }); err != nil {
+			b.Fatal(err)
+		}
+	}
+	report(b, ours, floor, "runsc")
+}
+
+// all does n things at once and returns the first error.
+func all(n int, do func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	defer cancel()
+	errs := make(chan error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Add(1)
+		go func() { defer wg.Done(); errs <- do(ctx, i) }()
+	}
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -18,6 +18,7 @@ func TestMain(m *testing.M) {
 		ordinary(dir)
 	}
 	code := m.Run()
+	printTable()
 	enginetest.CleanUp()
 	os.Exit(code)
 }
