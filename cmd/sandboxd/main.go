@@ -45,7 +45,9 @@ func run(log *slog.Logger) error {
 		return fmt.Errorf("forbid dumps: %w", err)
 	}
 	// A write to a program that has ended is an error, not the end of the box.
-	signal.Ignore(syscall.SIGPIPE)
+	// Caught and not ignored: that every command would inherit, and a program
+	// whose reader has gone would not end.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	syscall.Umask(0o022)
 
 	if err := ownHome("user"); err != nil {

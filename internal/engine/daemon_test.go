@@ -101,6 +101,7 @@ func (s *stranger) sh(script string) (string, *process.ProcessEvent_EndEvent) {
 // can do: terminals, watching, attributes, limits, a full disk.
 func TestDaemon(t *testing.T) {
 	s := newStranger(t, enginetest.Start(t))
+	t.Run("signals", s.signals)
 	t.Run("terminal", s.terminal)
 	for _, dir := range []string{"/workspace/watched", "/tmp/watched", "/home/user/watched"} {
 		t.Run("watch "+dir, func(t *testing.T) { s.watch(t, dir) })
@@ -109,6 +110,15 @@ func TestDaemon(t *testing.T) {
 	t.Run("metrics", s.metrics)
 	t.Run("streams", s.streams)
 	t.Run("full disk", s.fullDisk)
+}
+
+// A command begins with signals as programs expect them: none is ignored. PID 1's
+// own ways are not inherited.
+func (s *stranger) signals(t *testing.T) {
+	out, _ := s.sh(`yes | head -n 1; echo ${PIPESTATUS[0]}; trap -p`)
+	if out != "y\n141\n" {
+		t.Errorf("got %q", out)
+	}
 }
 
 func (s *stranger) terminal(t *testing.T) {

@@ -41,7 +41,7 @@ func (s *Server) serveCompose(w http.ResponseWriter, r *http.Request) {
 	}
 	var to string
 	if err == nil {
-		to, err = s.compose(u, in)
+		to, err = u.compose(in)
 	}
 	if err != nil {
 		fileError(w, err)
@@ -50,22 +50,31 @@ func (s *Server) serveCompose(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, written{Name: path.Base(to), Type: "file", Path: to})
 }
 
-func (s *Server) compose(u user, in composeBody) (string, error) {
+// composed makes the paths of a request absolute and checks them.
+func (u user) composed(in composeBody) (to string, from []string, err error) {
 	if in.Destination == "" || len(in.Sources) == 0 || len(in.Sources) > maxComposeFiles {
-		return "", fmt.Errorf("name a destination and 1 to %d source_paths: %w", maxComposeFiles, unix.EINVAL)
+		return "", nil, fmt.Errorf("name a destination and 1 to %d source_paths: %w", maxComposeFiles, unix.EINVAL)
 	}
-	to, err := u.resolve(in.Destination)
-	if err != nil {
-		return "", err
+	if to, err = u.resolve(in.Destination); err != nil {
+		return "", nil, err
 	}
-	from := make([]string, len(in.Sources))
+	from = make([]string, len(in.Sources))
 	for i, p := range in.Sources {
 		if from[i], err = u.resolve(p); err != nil {
-			return "", err
+			return "", nil, err
 		}
 		if from[i] == to {
-			return "", fmt.Errorf("a source is the destination: %w", unix.EINVAL)
+			return "", nil, fmt.Errorf("a source is the destination: %w", unix.EINVAL)
 		}
+	}
+	return to, from, nil
+}
+
+// compose returns the path of what it made.
+func (u user) compose(in composeBody) (string, error) {
+	to, from, err := u.composed(in)
+	if err != nil {
+		return "", err
 	}
 	return to, u.do(func() error {
 		if err := os.MkdirAll(path.Dir(to), 0o755); err != nil {

@@ -81,6 +81,13 @@ type Server struct {
 // operating-system process belongs to the Server from now on, so nothing else
 // in it may start processes and wait for them.
 func New(cfg Config) *Server {
+	s := newServer(cfg)
+	s.reap = newReaper()
+	return s
+}
+
+// newServer builds a Server that can do all but start processes.
+func newServer(cfg Config) *Server {
 	if cfg.Passwd == "" {
 		cfg.Passwd = "/etc/passwd"
 	}
@@ -102,7 +109,6 @@ func New(cfg Config) *Server {
 	s := &Server{
 		cfg:   cfg,
 		log:   cfg.Log,
-		reap:  newReaper(),
 		env:   map[string]string{},
 		procs: map[int]*running{}, polled: map[string]*polled{},
 	}

@@ -2,7 +2,7 @@ package envd
 
 import (
 	"bytes"
-	"log/slog"
+	"context"
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // FuzzResolve: whatever a client sends as a path, what is opened is absolute,
@@ -65,7 +66,7 @@ func FuzzUploadHeader(f *testing.F) {
 	f.Add(`form-data; name="file"; filename*=utf-8''%E3%83%8D`, "", "/asked")
 	f.Add(`form-data; name=file; filename="`, "4777", "")
 	f.Fuzz(func(t *testing.T, disposition, mode, asked string) {
-		up := upload{user: user{home: "/home/user"}, asked: asked, made: map[string]bool{}}
+		up := upload{user: user{home: "/home/user"}, asked: asked, made: map[string]bool{}, seen: map[string]bool{}}
 		part := &multipart.Part{Header: map[string][]string{"Content-Disposition": {disposition}, ModeHeader: {mode}}}
 		name, m, err := up.header(part)
 		if err != nil {
@@ -88,20 +89,29 @@ func FuzzRequest(f *testing.F) {
 	f.Add("POST", "/filesystem.Filesystem/Stat", "application/json", []byte(`{"path":"/nonexistent\u0000"}`))
 	f.Add("POST", "/filesystem.Filesystem/ListDir", "application/json", []byte(`{"path":"/nonexistent","depth":4294967295}`))
 	f.Add("GET", "/files?path=%2Fnonexistent&username=x", "", []byte(nil))
+	f.Add("POST", "/filesystem.Filesystem/WatchDir", "application/connect+json", []byte("\x00\x00\x00\x00\x0f{\"path\":\"/tmp\"}"))
+	f.Add("POST", "/filesystem.Filesystem/CreateWatcher", "application/json", []byte(`{"path":"/tmp","recursive":true,"includeEntry":true}`))
+	f.Add("POST", "/filesystem.Filesystem/GetWatcherEvents", "application/proto", []byte("\x0a\x01x"))
+	f.Add("POST", "/process.Process/StreamInput", "application/connect+json", []byte("\x00\x00\x00\x00\x10{\"keepalive\":{}}"))
+	f.Add("POST", "/process.Process/Update", "application/json", []byte(`{"process":{"tag":"x"},"pty":{"size":{"cols":80}}}`))
+	f.Add("POST", "/files/compose", "application/json", []byte(`{"source_paths":["/nonexistent"],"destination":"/nonexistent/x"}`))
+	f.Add("GET", "/metrics", "", []byte(nil))
 	dir := f.TempDir()
 	passwd := filepath.Join(dir, "passwd")
 	// A user without any right on this machine: whatever gets through harms nobody.
 	if err := os.WriteFile(passwd, []byte("user:x:54321:54321::/nonexistent:/bin/false\n"), 0o644); err != nil {
 		f.Fatal(err)
 	}
-	s := &Server{cfg: Config{Passwd: passwd, Group: passwd, DefaultUser: "user"}, log: slog.New(slog.DiscardHandler), procs: map[int]*running{}, env: map[string]string{}}
-	h := s.Handler()
+	h := newServer(Config{Passwd: passwd, Group: passwd, DefaultUser: "user", MaxWatchers: 8}).Handler()
 	f.Fuzz(func(t *testing.T, method, target, kind string, body []byte) {
 		// Starting programs is what the service is for; it is not for a fuzzer.
 		if !strings.HasPrefix(target, "/") || strings.Contains(target, "Start") {
 			return
 		}
-		req, err := http.NewRequest(method, "http://sandbox"+target, bytes.NewReader(body))
+		// Watching a folder has no end of its own.
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, method, "http://sandbox"+target, bytes.NewReader(body))
 		if err != nil || req.URL.Path == "/process.Process/Start" {
 			return
 		}
