@@ -7,13 +7,13 @@ import (
 	"context"
 	"embed"
 	"encoding/json"
-	"fmt"
 	"io/fs"
-	"net/url"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,10 +28,37 @@ var suite embed.FS
 // parts are the modules of the suite that hold cases.
 var parts = []string{"commands", "files", "signed", "control", "ports", "bad", "cloud", "metadata", "pty", "watch", "order", "freeze", "git", "served"}
 
+// domain is where sandboxes have their names in these tests; nothing resolves it.
+const domain = "sandbox.test"
+
 func TestMain(m *testing.M) {
 	code := m.Run()
 	enginetest.CleanUp()
 	os.Exit(code)
+}
+
+// The engine as `dreamcore engine` serves it, at one address for everything.
+func TestSDK(t *testing.T) {
+	for _, sdk := range node.SDKs {
+		t.Run(sdk, func(t *testing.T) {
+			e := enginetest.Start(t, func(c *enginetest.Config) { c.Profile = engine.E2B })
+			_, port, _ := strings.Cut(strings.TrimPrefix(e.URL, "http://"), ":")
+			drive(t, e, way{
+				sdk: sdk, domain: domain + ":" + port, env: []string{"E2B_API_URL=" + e.URL, "E2B_SANDBOX_URL=" + e.URL},
+				parts: parts, cases: strings.Fields(os.Getenv("PEER_CASES")),
+			})
+		})
+	}
+}
+
+// way is how the SDK is used.
+type way struct {
+	sdk     string   // name of the package
+	domain  string   // of the sandboxes, with the port
+	preload string   // a module to load before all others, or ""
+	env     []string // variables beside the key and the domain
+	parts   []string // modules of the suite
+	cases   []string // beginnings of the names of cases; none: all
 }
 
 // line is what suite/run.mjs tells about itself.
@@ -44,32 +71,27 @@ type line struct {
 	Done   bool
 }
 
-func TestSDK(t *testing.T) {
-	for _, sdk := range node.SDKs {
-		t.Run(sdk, func(t *testing.T) { drive(t, sdk) })
-	}
-}
-
-// drive runs the suite with one version of the SDK; each case is a subtest.
-func drive(t *testing.T, sdk string) {
+// drive runs the suite; each case is a subtest.
+func drive(t *testing.T, e *enginetest.Engine, w way) {
+	t.Helper()
 	source, err := fs.Sub(suite, "suite")
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := node.Folder(t, source)
-	e := enginetest.Start(t, func(c *enginetest.Config) { c.Profile = engine.E2B })
-	at, err := url.Parse(e.URL)
-	if err != nil {
-		t.Fatal(err)
+	var args []string
+	if w.preload != "" {
+		args = append(args, "--import", "./"+w.preload)
 	}
+	args = append(append(args, filepath.Join(dir, "run.mjs"), w.sdk), w.cases...)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, node.Program(t), append([]string{filepath.Join(dir, "run.mjs"), sdk}, strings.Fields(os.Getenv("PEER_CASES"))...)...)
+	cmd := exec.CommandContext(ctx, node.Program(t), args...)
+	cmd.Dir = dir
 	// Nothing else: no proxy, no settings of this machine.
-	cmd.Env = []string{
-		"HOME=" + dir, "E2B_API_KEY=" + enginetest.APIKey, "E2B_API_URL=" + e.URL, "E2B_SANDBOX_URL=" + e.URL,
-		"E2B_DOMAIN=sandbox.test:" + at.Port(), "PEER_PARTS=" + strings.Join(parts, " "),
-	}
+	cmd.Env = append([]string{
+		"HOME=" + dir, "E2B_API_KEY=" + enginetest.APIKey, "E2B_DOMAIN=" + w.domain, "PEER_PARTS=" + strings.Join(w.parts, " "),
+	}, w.env...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -119,6 +141,18 @@ func drive(t *testing.T, sdk string) {
 	}
 	left, err := e.Provider.List(context.Background(), nil)
 	if err != nil || len(left) > 0 {
-		t.Error(fmt.Errorf("sandboxes left: %v, %v", left, err))
+		t.Errorf("sandboxes left: %v, %v", left, err)
+	}
+}
+
+// counter counts the ways that requests came.
+type counter struct{ http2, byName atomic.Int64 }
+
+func (c *counter) add(r *http.Request) {
+	if r.ProtoMajor == 2 {
+		c.http2.Add(1)
+	}
+	if label, _, _ := strings.Cut(r.Host, "."); strings.HasPrefix(label, "49983-") {
+		c.byName.Add(1)
 	}
 }
