@@ -73,7 +73,7 @@ type (
 		EnvdVersion     string            `json:"envdVersion"`
 		EnvdAccessToken string            `json:"envdAccessToken,omitempty"`
 		Domain          *string           `json:"domain,omitempty"`
-		Lifecycle       lifecycleBody     `json:"lifecycle"`
+		Lifecycle       *lifecycleBody    `json:"lifecycle,omitempty"` // not in a list
 	}
 	failure struct {
 		Code    int    `json:"code"`

@@ -413,8 +413,8 @@ type lifecycleBody struct {
 	AutoResume bool   `json:"autoResume"`
 }
 
-func lifecycle(pause, resume bool) lifecycleBody {
-	l := lifecycleBody{"kill", resume}
+func lifecycle(pause, resume bool) *lifecycleBody {
+	l := &lifecycleBody{"kill", resume}
 	if pause {
 		l.OnTimeout = "pause"
 	}

@@ -117,6 +117,9 @@ func (e *Engine) serveList(w http.ResponseWriter, r *http.Request) {
 	if next != "" {
 		w.Header().Set("X-Next-Token", next)
 	}
+	for i := range page {
+		page[i].Lifecycle, page[i].Domain = nil, nil // E2B tells them of one box only
+	}
 	answer(w, http.StatusOK, page)
 }
 

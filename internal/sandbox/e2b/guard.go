@@ -32,9 +32,6 @@ type Guard struct {
 	// Wait is how long an answer may take; 0 means 2 s. A network that refuses
 	// is known at once, one that swallows packets after this and a second.
 	Wait time.Duration
-	// Lacks allows an engine without network updates, where sandboxes have no
-	// network device; E2B has them.
-	Lacks bool
 }
 
 // NetworkError is a sandbox whose network is not closed. It has been killed.
@@ -107,12 +104,7 @@ func (p *Provider) closeNetwork(ctx context.Context, s *box, egress bool) error 
 		want = []string{} // said, not left out
 	}
 	_, err := p.call(ctx, request{method: http.MethodPut, path: pathOf(s.id, "network"), in: networkUpdate{AllowOut: want, DenyOut: []string{allNetworks}}})
-	var status *statusError
-	switch {
-	case err == nil:
-	case p.cfg.Guard.Lacks && errors.As(err, &status) && (status.status == http.StatusNotImplemented || status.status == http.StatusMethodNotAllowed || status.status == http.StatusNotFound && !status.spoken):
-		p.log.Info("the engine has no network update", "sandbox_id", s.id, "decision", "go on", "reason", "allowed")
-	default:
+	if err != nil {
 		return fmt.Errorf("close the network: %w", p.lostWhenMissing(err, s.id))
 	}
 	var got detailBody
