@@ -209,3 +209,58 @@ func TestForksHaveTheirOwnRandomness(t *testing.T) {
 	}
 	nothing(t, e.Dir)
 }
+
+// impostor is a program of the box's root that watches the folder of PID 1 while
+// the box wakes up, and calls the host with whatever it finds there.
+const impostor = `import glob, socket, sys
+print("up", flush=True)
+seen = set()
+while True:
+    try: seen.add(open("/run/dreamcore/boot").read().strip())
+    except OSError: pass
+    for secret in list(seen) + ["guess"]:
+        s = socket.socket(socket.AF_UNIX)
+        try:
+            s.connect("/run/dreamcore/control.sock")
+            s.sendall(secret.encode() + b"\n")
+            if s.recv(1): print("in", flush=True)
+        except OSError: pass
+        finally: s.close()
+    if seen: print("seen", flush=True)
+`
+
+// In a box whose users may become root, root sees what the host lays down for
+// PID 1 when the box is restored, and it is of no use to it.
+func TestRootInACopyCannotBePID1(t *testing.T) {
+	e := enginetest.Start(t, asE2B)
+	c := client{t, e}
+	sb := boot(t, e)
+	id := string(sb.ID())
+	if err := sb.WriteFiles(ctxOf(t), []sandbox.File{{Path: "/home/user/impostor.py", Data: []byte(impostor)}}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := sb.Start(ctxOf(t), sandbox.Command{Args: []string{"bash", "-c", "exec sudo -n timeout 600 python3 /home/user/impostor.py > /home/user/said 2>&1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Signal(ctxOf(t), "SIGKILL")
+	said := func() string { return sh(t, sb, sandbox.User, "cat /home/user/said") }
+	for deadline := time.Now().Add(patience); !strings.Contains(said(), "up"); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it says %q", said())
+		}
+	}
+	for range 4 {
+		c.must(http.StatusNoContent, "POST", "/sandboxes/"+id+"/pause", ``)
+		c.must(http.StatusCreated, "POST", "/v2/sandboxes/"+id+"/connect", ``)
+		if got := said(); strings.Contains(got, "in") {
+			t.Fatalf("root was taken for PID 1: %q", clipped(got))
+		}
+	}
+	if !strings.Contains(said(), "seen") {
+		t.Log("root never saw the boot file: it is gone too quickly")
+	}
+	c.must(http.StatusNoContent, "DELETE", "/sandboxes/"+id, "")
+}
+
+func clipped(s string) string { return s[max(len(s)-300, 0):] }

@@ -314,19 +314,19 @@ func (e *Engine) wake(ctx context.Context, snap *snapshot, life time.Duration) (
 	if err := c.tell(ctx, c.init(o)); err != nil {
 		return nil, false, errors.Join(fmt.Errorf("set up sandbox: %w", err), e.discard(ctx, c))
 	}
-	// From here on the box is the box, and what is saved of it is old.
+	b = newBox(c, o)
+	b.started, b.token, b.traffic, b.ends = snap.Box.Started, snap.Box.Token, snap.Box.Traffic, time.Now().Add(life)
+	// Whoever is killed between the two leaves both, and then the snapshot counts.
+	if err := e.save(b); err != nil {
+		return nil, false, errors.Join(err, e.discard(ctx, c))
+	}
 	if err := e.shelf.drop(snap); err != nil {
 		return nil, false, errors.Join(err, e.discard(ctx, c))
 	}
-	b = newBox(c, o)
-	b.started, b.token, b.traffic = snap.Box.Started, snap.Box.Token, snap.Box.Traffic
 	if !e.register(b) {
 		return nil, false, errors.Join(e.closed(), e.end(b, reasonEngine))
 	}
 	b.live(life, true, func() { e.expire(b, 1) })
-	if err := e.save(b); err != nil {
-		return nil, false, errors.Join(err, e.end(b, reasonEngine))
-	}
 	e.log.Info("resumed a sandbox", "sandbox_id", b.id, "dur_ms", time.Since(begun).Milliseconds())
 	return b, true, nil
 }
