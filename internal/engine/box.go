@@ -14,6 +14,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"reflect"
 	"sync"
 	"time"
 
@@ -57,6 +58,7 @@ type blank struct {
 	machine *gvisor.Box
 	daemon  *http2.ClientConn
 	broken  chan struct{} // closed when the control connection has broken
+	told    *envd.Init    // what PID 1 knows; nil: nothing that need be known here
 }
 
 // box is a living sandbox: a computer with an order. What a client may change
@@ -193,8 +195,10 @@ func (e *Engine) discard(ctx context.Context, c blank) error {
 // assign gives a computer to whoever ordered it: from here on it is found,
 // watched, and ends when its time is over. On failure nothing is left.
 func (e *Engine) assign(ctx context.Context, c blank, o order) (*box, error) {
-	if err := c.tell(ctx, c.init(o)); err != nil {
-		return nil, errors.Join(fmt.Errorf("set up sandbox: %w", err), e.discard(ctx, c))
+	if in := c.init(o); c.told == nil || !reflect.DeepEqual(*c.told, in) {
+		if err := c.tell(ctx, in); err != nil {
+			return nil, errors.Join(fmt.Errorf("set up sandbox: %w", err), e.discard(ctx, c))
+		}
 	}
 	b := newBox(c, o)
 	if !e.register(b) {
@@ -228,6 +232,9 @@ func (c *blank) init(o order) envd.Init {
 // itself what E2B's do; what the client chose wins.
 func (c *blank) environ(o order) map[string]string {
 	if c.profile != E2B {
+		if len(o.env) == 0 {
+			return nil
+		}
 		return o.env
 	}
 	template := o.template

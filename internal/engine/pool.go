@@ -2,11 +2,18 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
 
+	"connectrpc.com/connect"
+
 	"dreamcore"
+	"dreamcore/internal/envd/spec/process"
+	"dreamcore/internal/envd/spec/process/processconnect"
 )
 
 // Pool says how many boxes wait, booted and untouched, for whoever asks next.
@@ -369,6 +376,18 @@ func (p *pool) boot(ctx context.Context, f *filling) {
 	defer cancel()
 	p.e.run.Aside(f.id)
 	c, err := p.e.start(bctx, f.id, f.image)
+	if err == nil {
+		err = c.prepare(bctx)
+		if err != nil {
+			err = errors.Join(err, p.e.discard(bctx, c))
+		}
+	}
+	if err == nil {
+		if rerr := c.rehearse(bctx); rerr != nil {
+			// Its first command will only be slower; if it is broken that will show.
+			p.e.log.Warn("a sandbox that was booted ahead ran nothing yet", "sandbox_id", c.id, "reason", rerr.Error())
+		}
+	}
 	p.mu.Lock()
 	defer p.poke()
 	defer p.mu.Unlock()
@@ -388,6 +407,41 @@ func (p *pool) boot(ctx context.Context, f *filling) {
 		p.keep(c)
 		p.e.log.Debug("booted a sandbox ahead", "sandbox_id", c.id, "image", c.image.Digest, "waits", len(p.idle), "dur_ms", time.Since(begun).Milliseconds())
 	}
+}
+
+// prepare tells PID 1 what it would be told for an order without wishes.
+func (c *blank) prepare(ctx context.Context) error {
+	in := c.init(order{})
+	if err := c.tell(ctx, in); err != nil {
+		return fmt.Errorf("set up sandbox: %w", err)
+	}
+	c.told = &in
+	return nil
+}
+
+// rehearsal loads what nearly every command needs.
+var rehearsal = [][]string{{"/bin/sh", "-c", "exec /bin/true"}, {"/bin/bash", "-c", "true"}, {"/bin/true"}}
+
+// rehearse runs commands that do nothing, so that the first one of whoever gets
+// the box finds its way paved: the loader, the C library and the shell are read,
+// and PID 1 has started a process before.
+func (c *blank) rehearse(ctx context.Context) error {
+	client := processconnect.NewProcessClient(&http.Client{Transport: c.daemon}, "http://"+daemonHost)
+	root := "/"
+	for _, args := range rehearsal {
+		stream, err := client.Start(ctx, connect.NewRequest(&process.StartRequest{Process: &process.ProcessConfig{Cmd: args[0], Args: args[1:], Cwd: &root}}))
+		if err != nil {
+			return err
+		}
+		for stream.Receive() {
+		}
+		err = stream.Err()
+		stream.Close()
+		if err != nil && connect.CodeOf(err) != connect.CodeNotFound && connect.CodeOf(err) != connect.CodeInvalidArgument {
+			return err
+		}
+	}
+	return nil
 }
 
 // keep lets a box wait, and watches it. p.mu is held.
