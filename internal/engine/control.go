@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"syscall"
 	"time"
 
 	"dreamcore"
@@ -141,16 +142,26 @@ func (e *Engine) serveCreate(w http.ResponseWriter, r *http.Request, life time.D
 		e.log.Info("the client gave up a boot", "image", o.image.Digest, "reason", err.Error())
 		return
 	}
+	if errors.Is(err, errFull) {
+		e.refuseFull(w, publicText(err))
+		return
+	}
 	if err != nil {
 		e.log.Error("cannot boot a sandbox", "image", o.image.Digest, "reason", err.Error())
 		status := http.StatusInternalServerError
 		switch {
-		case errors.Is(err, errFull):
-			status = http.StatusTooManyRequests
+		case errors.Is(err, syscall.ENOSPC):
+			status = http.StatusInsufficientStorage
 		case dreamcore.CodeOf(err) == dreamcore.Unavailable:
 			status = http.StatusServiceUnavailable
 		}
 		refuse(w, status, publicText(err))
+		return
+	}
+	if r.Context().Err() != nil {
+		// Nobody would ever end it before its time.
+		e.log.Info("the client gave up a boot", "sandbox_id", b.id, "image", o.image.Digest, "decision", "end it")
+		e.finish(b, reasonKilled)
 		return
 	}
 	answer(w, http.StatusCreated, b.body())

@@ -131,7 +131,7 @@ func (e *Engine) refuseFreeze(w http.ResponseWriter, id dreamcore.SandboxID, wha
 	}
 	status := http.StatusInternalServerError
 	if errors.Is(err, errFull) {
-		refuse(w, http.StatusTooManyRequests, message)
+		e.refuseFull(w, message)
 		return
 	}
 	switch dreamcore.CodeOf(err) {

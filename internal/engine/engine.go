@@ -58,6 +58,10 @@ type Config struct {
 	Profile Profile
 	// MaxBoxes is how many boxes may live at once; 0 means as many as fit.
 	MaxBoxes int
+	// Overcommit is how many times the machine's memory the limits of all boxes
+	// together may be; 0: DefaultOvercommit. Boxes rarely use what they may. Apart
+	// from that no box is made when the machine's memory is nearly used up.
+	Overcommit float64
 	// Domain is told to clients: a port of a box is at PORT-ID.Domain, which must
 	// lead here. "": clients reach boxes by headers. The router understands both
 	// anyhow.
@@ -95,6 +99,7 @@ type Engine struct {
 	shelf  *shelf
 	warm   *warmer
 	pool   *pool
+	host   machine
 	found  map[dreamcore.SandboxID]record // of boxes that Open is about to take back
 	coming int                            // admitted and not yet among boxes
 	open   bool
@@ -108,6 +113,9 @@ func New(cfg Config) *Engine {
 	}
 	if cfg.Storage == (Storage{}) {
 		cfg.Storage = DefaultStorage
+	}
+	if cfg.Overcommit <= 0 {
+		cfg.Overcommit = DefaultOvercommit
 	}
 	if cfg.Limits == (Limits{}) {
 		cfg.Limits = DefaultLimits
@@ -129,6 +137,7 @@ func New(cfg Config) *Engine {
 		Limits: cfg.Limits, Profile: cfg.Profile, AllowNoLimits: cfg.AllowNoLimits, Log: cfg.Log, Lang: cfg.Lang,
 	})
 	e.pool = newPool(e, cfg.Pool)
+	e.host = machine{"/proc"}
 	return e
 }
 

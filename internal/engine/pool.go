@@ -51,7 +51,6 @@ type pool struct {
 	e    *Engine
 	max  int
 	next func() (Image, error)
-	host machine
 
 	wake     chan struct{}
 	stop     context.CancelFunc
@@ -94,7 +93,7 @@ type demand struct {
 
 func newPool(e *Engine, c Pool) *pool {
 	return &pool{
-		e: e, max: c.Max, next: c.Next, host: machine{"/proc"},
+		e: e, max: c.Max, next: c.Next,
 		wake: make(chan struct{}, 1), asks: map[string]*demand{},
 	}
 }
@@ -254,7 +253,7 @@ func (p *pool) waits() int {
 // tend brings the pool one step nearer to what it should be: it gives up what
 // should not wait, and boots at most one box at a time.
 func (p *pool) tend(ctx context.Context) {
-	l, err := p.host.load()
+	l, err := p.e.host.load()
 	if err != nil {
 		p.e.log.Warn("no sandbox is booted ahead", "decision", "give up those that wait", "reason", err.Error())
 		l.memoryStall = 100
@@ -355,6 +354,8 @@ func (p *pool) holds(now time.Time, l load) string {
 	switch {
 	case p.closed:
 		return "closed"
+	case !p.e.roomFor(len(p.idle)):
+		return "no more boxes may live"
 	case p.fill != nil:
 		return "one boots already"
 	case p.cold > 0 || now.Sub(p.lastUse) < quietTime:

@@ -58,7 +58,16 @@ func (r *Runtime) begin(ctx context.Context, id dreamcore.SandboxID, boot func(c
 	}
 	r.boxes[b.ID] = b
 	r.mu.Unlock()
-	if err := boot(ctx, b); err != nil {
+	err := r.spacious()
+	if err == nil {
+		err = boot(ctx, b)
+	} else {
+		err = b.unstarted(err)
+	}
+	if err != nil {
+		if errors.Is(err, syscall.ENOSPC) || full(r.cfg.Dir) || strings.Contains(err.Error(), "no space left") {
+			err = fail(r.cfg.Lang, dreamcore.Refused, "engine.boot", "host_full").Because(errors.Join(err, syscall.ENOSPC))
+		}
 		// The caller's context may be what ended the boot.
 		kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killPatience)
 		defer cancel()

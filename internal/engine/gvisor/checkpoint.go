@@ -239,6 +239,22 @@ func freeBytes(dir string) (int64, error) {
 	return int64(s.Bavail) * s.Bsize, nil
 }
 
+// spacious says whether there is room for a box's own files.
+func (r *Runtime) spacious() error {
+	free, err := freeBytes(r.cfg.Dir)
+	if err != nil {
+		return fmt.Errorf("look for space on the disk: %w", err)
+	}
+	if free < bootBytes {
+		return fmt.Errorf("%d MiB are free: %w", free>>20, syscall.ENOSPC)
+	}
+	return nil
+}
+
+// bootBytes is what the files of one box take on the host's disk, generously;
+// what is written in it comes on top, within its limits.
+const bootBytes = 16 << 20
+
 // full reports whether the disk of dir is.
 func full(dir string) bool {
 	free, err := freeBytes(dir)
