@@ -62,6 +62,7 @@ func run(log *slog.Logger) error {
 	mux.Handle("/", d.server.Handler())
 	mux.HandleFunc("POST "+envd.InitPath, d.serveInit)
 	mux.HandleFunc("POST "+envd.DialPath, serveDial)
+	mux.HandleFunc("GET "+envd.StatePath, d.server.ServeState)
 
 	for lost := time.Now(); time.Since(lost) < hostPatience; {
 		conn, err := dialHost(k)

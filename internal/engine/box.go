@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -81,6 +82,10 @@ type box struct {
 	thawed chan struct{}      // closed when the box is no longer frozen; nil when it is not
 	out    context.Context    // ends when the box may not use its way out any more
 	shut   context.CancelFunc // ends out
+
+	history history
+	using   atomic.Int64 // requests that are being answered
+	used    atomic.Int64 // when somebody last used it, in Unix nanoseconds
 
 	once  sync.Once
 	ended error
@@ -220,6 +225,7 @@ func newBox(c blank, o order) *box {
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.letOut(o.egress)
+	b.touch()
 	return b
 }
 

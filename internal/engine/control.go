@@ -97,6 +97,7 @@ func (e *Engine) controlPlane() http.Handler {
 	mux.HandleFunc("DELETE /sandboxes/{id}", e.guarded(e.serveKill))
 	mux.HandleFunc("POST /sandboxes/{id}/timeout", e.guarded(e.living(e.serveTimeout)))
 	mux.HandleFunc("POST /sandboxes/{id}/refreshes", e.guarded(e.living(e.serveRefresh)))
+	mux.HandleFunc("GET /sandboxes/metrics", e.guarded(e.serveAllMetrics))
 	mux.HandleFunc("GET /sandboxes/{id}/metrics", e.guarded(e.living(e.serveMetrics)))
 	mux.HandleFunc("GET /sandboxes/{id}/logs", e.guarded(e.living(e.serveOldLogs)))
 	mux.HandleFunc("GET /v2/sandboxes/{id}/logs", e.guarded(e.living(e.serveLogs)))
@@ -319,15 +320,6 @@ func (e *Engine) serveRefresh(w http.ResponseWriter, r *http.Request, b *box) {
 	b.live(life, false, nil)
 	e.note(b)
 	w.WriteHeader(http.StatusNoContent)
-}
-
-// serveMetrics answers with one sample: now. No history is kept.
-func (e *Engine) serveMetrics(w http.ResponseWriter, _ *http.Request, b *box) {
-	answer(w, http.StatusOK, []map[string]any{{
-		"timestamp": time.Now().UTC(), "cpuCount": max(int(e.cfg.Limits.CPUs), 1), "cpuUsedPct": 0,
-		"memUsed": b.machine.MemoryBytes(), "memTotal": e.cfg.Limits.MemoryBytes, "memCache": 0,
-		"diskUsed": 0, "diskTotal": e.cfg.Limits.DiskBytes,
-	}})
 }
 
 // decode reads a JSON body; an empty one is the zero value.

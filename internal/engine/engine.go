@@ -66,6 +66,9 @@ type Config struct {
 	// lead here. "": clients reach boxes by headers. The router understands both
 	// anyhow.
 	Domain string
+	// IdleTimeout ends a box, or pauses it where its order says so, in which
+	// nothing has run and of which nobody has asked anything for so long. 0: none.
+	IdleTimeout time.Duration
 	// APIKey guards the control plane; required.
 	APIKey dreamcore.Secret
 	// Keep leaves boxes running when the engine closes or is killed, and Open
@@ -100,6 +103,8 @@ type Engine struct {
 	warm   *warmer
 	pool   *pool
 	host   machine
+	stop   context.CancelFunc // ends tend
+	tended sync.WaitGroup
 	found  map[dreamcore.SandboxID]record // of boxes that Open is about to take back
 	coming int                            // admitted and not yet among boxes
 	open   bool
@@ -173,6 +178,10 @@ func (e *Engine) Open(ctx context.Context) error {
 		e.keep(snap)
 	}
 	e.pool.open()
+	tctx, cancel := context.WithCancel(context.Background())
+	e.stop = cancel
+	e.tended.Add(1)
+	go func() { defer e.tended.Done(); e.tend(tctx) }()
 	return nil
 }
 
@@ -189,6 +198,10 @@ func (e *Engine) Close() error {
 	e.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+	if e.stop != nil {
+		e.stop()
+	}
+	e.tended.Wait()
 	e.pool.close()
 	errs := make([]error, len(all))
 	var wg sync.WaitGroup
@@ -251,6 +264,7 @@ const (
 	reasonTimeout reason = "timeout"       // its time to live was over
 	reasonMemory  reason = "out_of_memory" // it hit the memory wall
 	reasonDied    reason = "died"          // PID 1 or gVisor ended by itself
+	reasonIdle    reason = "idle"          // nobody used it for too long
 	reasonEngine  reason = "engine_ended"  // the engine closed, or was killed and started anew
 )
 

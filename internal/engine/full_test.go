@@ -101,6 +101,7 @@ func TestHostDiskFull(t *testing.T) {
 // Memory that was promised is not promised again, and who is refused is told when
 // to come again.
 func TestMemoryIsPromisedOnce(t *testing.T) {
+	t.Parallel()
 	e := enginetest.Start(t, func(c *engine.Config) {
 		var m syscall.Sysinfo_t
 		if err := syscall.Sysinfo(&m); err != nil {

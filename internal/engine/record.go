@@ -85,9 +85,10 @@ func (e *Engine) save(b *box) error {
 	return nil
 }
 
-// note saves what a client has changed. A box whose record is old goes on; only
+// note saves what a client has changed, who thereby uses the box. A box whose record is old goes on; only
 // the next engine would have it as it was.
 func (e *Engine) note(b *box) {
+	b.touch()
 	if err := e.save(b); err != nil {
 		e.log.Error("the record of a sandbox is not up to date", "sandbox_id", b.id, "reason", err.Error())
 	}

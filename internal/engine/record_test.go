@@ -166,6 +166,7 @@ func numbers(t *testing.T, s *connect.ServerStreamForClient[process.ConnectRespo
 // An engine that was killed gets its boxes back: clients go on with the same ids
 // and tokens, and what runs in the boxes never noticed.
 func TestTakeBackAfterKill(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	boxes := killedKeeper(t, dir)
 	e, err := enginetest.Open(dir, enginetest.Programs(t), enginetest.Image(t), keepers)
@@ -257,6 +258,7 @@ func TestTakeBackAfterKill(t *testing.T) {
 // What cannot be taken back is removed, and what was recorded wrongly is not
 // believed.
 func TestTakeBackRefuses(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	boxes := killedKeeper(t, dir)
 	change := func(k kept, f func(m map[string]any)) {
@@ -321,7 +323,7 @@ func TestTakeBackRefuses(t *testing.T) {
 	nothing(t, dir)
 
 	// An engine without Keep, or without the image, takes nothing back.
-	boxes = killedKeeper(t, dir)
+	killedKeeper(t, dir)
 	e, err = enginetest.Open(dir, enginetest.Programs(t), enginetest.Image(t), keepers, func(c *engine.Config) {
 		c.Images = func(string) (engine.Image, error) {
 			return engine.Image{}, dreamcore.Errorf(dreamcore.NotFound, "image", "gone")

@@ -103,6 +103,7 @@ func (e *Engine) route(w http.ResponseWriter, r *http.Request, to address) {
 		e.refuseDead(w, r, to.id)
 		return
 	}
+	defer b.use()()
 	proxy := &httputil.ReverseProxy{
 		FlushInterval:  -1,
 		ModifyResponse: sensible,

@@ -31,6 +31,8 @@ const (
 	PrivatePath = "/dreamcore/"
 	// InitPath takes an Init and makes the box ready.
 	InitPath = PrivatePath + "init"
+	// StatePath answers with a State.
+	StatePath = PrivatePath + "state"
 	// DialPath?port=N turns a request into a byte stream to that port of the
 	// box's loopback.
 	DialPath = PrivatePath + "dial"
