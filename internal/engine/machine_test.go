@@ -129,7 +129,7 @@ func TestPoolHolds(t *testing.T) {
 		"it is closed":         {func(p *pool, _ *load) { p.closed = true }, false},
 		"little memory":        {func(_ *pool, l *load) { l.freeBytes = 15 << 30 }, false},
 		"memory is waited for": {func(_ *pool, l *load) { l.memoryStall = 6 }, false},
-		"the processor is":     {func(_ *pool, l *load) { l.cpuStall = 96 }, false},
+		"the processor is":     {func(_ *pool, l *load) { l.cpuStall = 61 }, false},
 		"no more may live":     {func(p *pool, _ *load) { p.idle = make([]*waiting, 2) }, false},
 	} {
 		p := newPool(e, Pool{Max: 3})

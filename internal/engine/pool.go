@@ -40,10 +40,10 @@ const (
 	// nobody waits for it; with less, those that wait are given up.
 	fillShare, shedShare = 0.15, 0.08
 	fillStall, shedStall = 5, 15 // percent of time that somebody waited for memory
-	cpuStallMax          = 95    // percent of time that somebody waited for the processor
-	// Without control groups a boot ahead would take time from those who work.
-	cpuStallMaxUnlimited = 40
-	retryMin, retryMax   = time.Second, time.Minute
+	// Percent of time that somebody waited for the processor. A boot ahead takes only
+	// what no other box wants, so this matters where there are no control groups.
+	cpuStallMax        = 60
+	retryMin, retryMax = time.Second, time.Minute
 )
 
 // pool keeps boxes that wait. A goroutine of its own tends it.
@@ -347,10 +347,6 @@ func (p *pool) want(now time.Time, l load) map[Image]int {
 
 // holds says why no box is to be booted ahead now; "" when one may. p.mu is held.
 func (p *pool) holds(now time.Time, l load) string {
-	stall := float64(cpuStallMax)
-	if !p.e.run.Limited() {
-		stall = cpuStallMaxUnlimited
-	}
 	switch {
 	case p.closed:
 		return "closed"
@@ -364,7 +360,7 @@ func (p *pool) holds(now time.Time, l load) string {
 		return "the last one failed"
 	case l.freeBytes-blankBytes < int64(fillShare*float64(l.totalBytes)) || l.memoryStall > fillStall:
 		return "little memory is free"
-	case l.cpuStall > stall:
+	case l.cpuStall > cpuStallMax && !p.e.run.Limited():
 		return "the processor is busy"
 	}
 	return ""
