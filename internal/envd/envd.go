@@ -63,6 +63,8 @@ type Server struct {
 	log  *slog.Logger
 	reap *reaper
 
+	passwd, group table
+
 	mu    sync.Mutex
 	env   map[string]string // given to every process
 	procs map[int]*running  // by process id, running and a few ended ones
@@ -107,8 +109,9 @@ func newServer(cfg Config) *Server {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{
-		cfg:   cfg,
-		log:   cfg.Log,
+		cfg:    cfg,
+		log:    cfg.Log,
+		passwd: table{file: cfg.Passwd}, group: table{file: cfg.Group},
 		env:   map[string]string{},
 		procs: map[int]*running{}, polled: map[string]*polled{},
 	}

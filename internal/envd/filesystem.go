@@ -175,7 +175,12 @@ func (s *filesystemService) list(n *namer, real, shown string, depth int, to *[]
 // namer turns ids into names for one request.
 type namer struct{ users, groups map[uint32]string }
 
-func (s *Server) namer() *namer { return &namer{names(s.cfg.Passwd), names(s.cfg.Group)} }
+func (s *Server) namer() *namer {
+	// A file that cannot be read leaves ids as numbers, which is what they are.
+	_, users, _ := s.passwd.read()
+	_, groups, _ := s.group.read()
+	return &namer{users, groups}
+}
 
 func (n *namer) entry(p string) (*filesystem.EntryInfo, error) {
 	fi, err := os.Lstat(p)

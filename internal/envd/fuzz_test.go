@@ -46,7 +46,7 @@ func FuzzAccounts(f *testing.F) {
 		if os.WriteFile(cfg.Passwd, passwd, 0o600) != nil || os.WriteFile(cfg.Group, group, 0o600) != nil {
 			t.Fatal("cannot write the account files")
 		}
-		s := &Server{cfg: cfg}
+		s := newServer(cfg)
 		u, err := s.user("user")
 		if err != nil {
 			return

@@ -2,6 +2,7 @@ package envd
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -148,5 +149,35 @@ func TestConnectDeadline(t *testing.T) {
 	}
 	if end.GetExitCode() != 4 {
 		t.Errorf("the first client: %v, %v", end, first.Err())
+	}
+}
+
+// A kill reaches all that a process has started: its group, the groups of a
+// shell with jobs, and those that made a session of their own.
+func TestKillReachesAll(t *testing.T) {
+	f := daemon(t)
+	jobs := "set -m; sleep 9010 & setsid sleep 9011 & (sleep 9012 | sleep 9013) & sleep 0.2; echo up; wait"
+	pid, stream := f.started(t, ctxOf(t), &process.StartRequest{Process: &process.ProcessConfig{Cmd: "bash", Args: []string{"-c", jobs}}})
+	defer stream.Close()
+	all := family(int(pid))
+	if len(all) < 4 {
+		t.Errorf("only %v were started", all)
+	}
+	f.kill(t, pid)
+	for stream.Receive() {
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
+		left := 0
+		for _, p := range everyProcess() {
+			if slices.Contains(all, p.pid) && !p.zombie {
+				left++
+			}
+		}
+		if left == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d of %v live on", left, all)
+		}
 	}
 }

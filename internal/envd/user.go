@@ -1,7 +1,6 @@
 package envd
 
 import (
-	"bufio"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -9,8 +8,6 @@ import (
 	"os"
 	"path"
 	"runtime"
-	"slices"
-	"strconv"
 	"strings"
 	"unsafe"
 
@@ -45,73 +42,6 @@ func (s *Server) userOf(h http.Header) (user, error) {
 		name = s.cfg.DefaultUser
 	}
 	return s.user(name)
-}
-
-// user looks an account up in the sandbox's own files, without cgo.
-func (s *Server) user(name string) (user, error) {
-	u := user{}
-	err := eachLine(s.cfg.Passwd, 7, func(f []string) bool {
-		if f[0] != name {
-			return true
-		}
-		uid, err1 := strconv.ParseUint(f[2], 10, 32)
-		gid, err2 := strconv.ParseUint(f[3], 10, 32)
-		if err1 == nil && err2 == nil {
-			u = user{name: name, uid: uint32(uid), gid: uint32(gid), home: f[5], shell: f[6]}
-		}
-		return false
-	})
-	if err != nil {
-		return user{}, fmt.Errorf("read accounts: %w", err)
-	}
-	if u.name == "" {
-		return user{}, fmt.Errorf("%w: %q", errNoUser, clip(name, 64))
-	}
-	if !path.IsAbs(u.home) {
-		u.home = "/"
-	}
-	err = eachLine(s.cfg.Group, 4, func(f []string) bool {
-		if gid, err := strconv.ParseUint(f[2], 10, 32); err == nil && slices.Contains(strings.Split(f[3], ","), name) {
-			u.groups = append(u.groups, uint32(gid))
-		}
-		return true
-	})
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return user{}, fmt.Errorf("read groups: %w", err)
-	}
-	return u, nil
-}
-
-// names maps the ids in a passwd or group file to names.
-func names(file string) map[uint32]string {
-	m := map[uint32]string{}
-	// A file that cannot be read leaves ids as numbers, which is what they are.
-	_ = eachLine(file, 3, func(f []string) bool {
-		if id, err := strconv.ParseUint(f[2], 10, 32); err == nil {
-			if _, ok := m[uint32(id)]; !ok {
-				m[uint32(id)] = f[0]
-			}
-		}
-		return true
-	})
-	return m
-}
-
-func eachLine(file string, fields int, f func([]string) bool) error {
-	r, err := os.Open(file)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	sc := bufio.NewScanner(r)
-	for sc.Scan() {
-		if p := strings.Split(sc.Text(), ":"); len(p) >= fields && p[0] != "" && !strings.HasPrefix(p[0], "#") {
-			if !f(p) {
-				return nil
-			}
-		}
-	}
-	return sc.Err()
 }
 
 // do runs f with the file permissions of u and nobody else's: on a thread of
