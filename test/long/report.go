@@ -12,7 +12,7 @@ import (
 // note is a line that a test logged, or the last count of a fuzzer.
 var (
 	note  = regexp.MustCompile(`^\s+\w+_test\.go:\d+: (.*)$`)
-	execs = regexp.MustCompile(`execs: (\d+) .*new interesting: (\d+)`)
+	execs = regexp.MustCompile(`execs: (\d+) .*\(total: (\d+)\)`)
 )
 
 // notes takes out of a task's output what belongs into the report.
@@ -25,7 +25,7 @@ func notes(out string) []string {
 			all = append(all, m[1])
 		}
 		if m := execs.FindStringSubmatch(line); m != nil {
-			last = m[1] + " inputs, " + m[2] + " of them new"
+			last = m[1] + " inputs, " + m[2] + " kept"
 		}
 	}
 	if last != "" {

@@ -20,6 +20,7 @@ type task struct {
 	env    []string
 	source string // hash of the source that it is about: done for one, not for another
 	fuzz   bool
+	share  time.Duration // of processor time, for a fuzzer
 }
 
 // near are the packages whose fuzz targets are run first: what they decode comes
@@ -62,6 +63,7 @@ func tasks(ctx context.Context, fuzz time.Duration) ([]task, error) {
 	share := (fuzz / time.Duration(max(len(targets), 1))).Round(time.Second)
 	for _, t := range targets {
 		// Making an input small is given little: by default it is a minute each.
+		t.share = share
 		t.args = []string{"go", "test", "-run", "^$", "-fuzz", "^" + t.args[1] + "$", "-fuzztime", share.String(), "-fuzzminimizetime", "2s", "-parallel", "1", t.args[0]}
 		all = append(all, t)
 	}
