@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"reflect"
 	"sync"
@@ -185,7 +184,7 @@ func (c *blank) connect() error {
 		StrictMaxConcurrentStreams: true,
 		MaxHeaderListSize:          maxHeaderBytes,
 		MaxReadFrameSize:           1 << 20,
-	}).NewClientConn(&watched{Conn: c.machine.Control, broken: sync.OnceFunc(func() { close(broken) })})
+	}).NewClientConn(watch(c.machine.Control, sync.OnceFunc(func() { close(broken) })))
 	c.daemon, c.broken = daemon, broken
 	return err
 }
@@ -419,24 +418,4 @@ func (o order) copied() map[string]string {
 		m = map[string]string{}
 	}
 	return m
-}
-
-// watched is a connection that tells when it is over: when it breaks, or when
-// the HTTP/2 client gives it up because the box breaks the protocol's rules.
-type watched struct {
-	net.Conn
-	broken func()
-}
-
-func (c *watched) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if err != nil {
-		c.broken()
-	}
-	return n, err
-}
-
-func (c *watched) Close() error {
-	defer c.broken()
-	return c.Conn.Close()
 }
