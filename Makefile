@@ -48,16 +48,23 @@ image: build ## build the sandbox image, unless the locked one is there
 
 # Debian packages that the tests need on the host (the image has its own).
 TESTDEPS := chromium-headless-shell
-# Everything but whole-binary tests first: they need the machine for themselves.
+# What boots many sandboxes, drives real clients or whole binaries needs the
+# machine for itself: one package after the other, when the rest is done.
+ALONE := /test/(soak|peer|wire|command|fuzz)$$
 test: lint setup testdeps ## run every test; a skipped one is a failure
-	@packages=$$(go list ./...); \
-	{ timeout 25m go test -json -count=1 -timeout 20m $$(grep -v /test/e2e <<<"$$packages") || true; \
-	  timeout 33m go test -json -count=1 -timeout 32m ./test/e2e || true; } | go run ./test/summary
+	@packages=$$(go list ./...); run() { timeout "$$1" go test -json -count=1 -timeout "$$1" "$${@:2}" || true; }; \
+	{ run 20m $$(grep -vE '/test/e2e$$|$(ALONE)' <<<"$$packages"); \
+	  run 15m -p 1 $$(grep -E '$(ALONE)' <<<"$$packages"); \
+	  run 22m ./test/e2e; } | go run ./test/summary
 
 testdeps:
 	@if ! command -v chromium-headless-shell >/dev/null; then \
 	  if [ "$$(id -u)" = 0 ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(TESTDEPS); \
 	  else echo "the browser tests need a package, run: sudo apt-get install $(TESTDEPS)"; exit 1; fi; fi
+
+test-e2b: payload ## the sandbox suite at the real E2B; needs E2B_API_KEY
+	@test -n "$$E2B_API_KEY" || { echo "set E2B_API_KEY to the key of an E2B account, then run the same command"; exit 1; }
+	go test -tags e2b -count=1 -v ./test/cloud
 
 test-long: setup testdeps ## hours: soaks with kills, an hour of fuzzing; resumable; report in docs/reports/long.md
 	go run ./test/long
@@ -65,6 +72,7 @@ test-long: setup testdeps ## hours: soaks with kills, an hour of fuzzing; resuma
 lint: ## formatters and linters
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt: $$out"; exit 1; }
 	go vet ./...
+	go vet -tags e2b,long ./test/...
 	go tool -modfile=tools/go.mod staticcheck ./...
 
 bench: setup benchdeps ## each speed beside its floor in the same run
@@ -86,4 +94,4 @@ clean: ## remove what was built, but not the cache
 distclean: clean ## remove the cache too
 	rm -rf $(DREAMCORE_CACHE)
 
-.PHONY: help demo serve setup build payload image test testdeps test-long lint bench benchdeps clean distclean
+.PHONY: help demo serve setup build payload image test testdeps test-e2b test-long lint bench benchdeps clean distclean
