@@ -64,8 +64,8 @@ func FuzzUpload(f *testing.F) {
 		p := filepath.Join(dir, "file")
 		up := upload{user: user{uid: uint32(os.Geteuid()), home: dir}, asked: p, made: map[string]bool{}, seen: map[string]bool{}}
 		err := up.parts(multipart.NewReader(bytes.NewReader(body), boundary))
-		if err == nil {
-			err = up.flush()
+		if ferr := up.finish(); err == nil {
+			err = ferr
 		}
 		fi, serr := os.Stat(p)
 		if err == nil && (serr != nil || len(up.all) != 1 || fi.Size() > int64(len(body))) {

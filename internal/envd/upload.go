@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"strconv"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -76,8 +77,11 @@ func (s *Server) serveWrite(w http.ResponseWriter, r *http.Request) {
 	default:
 		err = fmt.Errorf("send multipart/form-data or application/octet-stream: %w", unix.EINVAL)
 	}
-	if err == nil {
-		err = up.flush()
+	if err != nil {
+		up.waiting = nil // what came before is written or not; nothing more is
+	}
+	if ferr := up.finish(); err == nil {
+		err = ferr
 	}
 	if err != nil {
 		fileError(w, err)
@@ -87,12 +91,14 @@ func (s *Server) serveWrite(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, up.all)
 }
 
-// Small files are gathered and written together: each change to the user's
-// identity costs a thread, and a thousand files need only a few.
+// Small files are gathered and handed to one thread that is the user as long as
+// the request lasts: a change of identity costs a thread, and so the next files
+// are read while these are written.
 const (
-	smallBytes = 1 << 20
-	batchBytes = 8 << 20
-	batchFiles = 4096
+	smallBytes  = 1 << 20
+	batchBytes  = 8 << 20 // also of what is made up as it is read, see serveRead
+	batchFiles  = 64
+	gatherBytes = 256 << 10
 	// maxUploadFiles bounds what is remembered of one request.
 	maxUploadFiles = 100_000
 )
@@ -106,7 +112,10 @@ type upload struct {
 	made    map[string]bool // folders that exist for sure
 	seen    map[string]bool // files of this request
 	waiting []content
-	held    int64 // bytes in waiting
+	work    chan func() error // to the thread that is the user; nil until there is any
+	done    chan error        // what became of all that
+	failed  atomic.Bool       // some of it; the rest is not tried
+	held    int64             // bytes in waiting
 	all     []written
 }
 
@@ -207,19 +216,66 @@ func (u *upload) add(name, mode string, body io.Reader) error {
 	if len(c.data) == smallBytes {
 		return u.stream(c, body)
 	}
-	if u.held >= batchBytes || len(u.waiting) >= batchFiles {
-		return u.flush()
+	if u.held >= gatherBytes || len(u.waiting) >= batchFiles {
+		u.flush()
+	}
+	if u.failed.Load() {
+		return u.finish()
 	}
 	return nil
 }
 
-// flush writes what waits, on one thread that is the user.
-func (u *upload) flush() error {
-	if len(u.waiting) == 0 {
+// asUser has f done on the thread that is the user, after all before it. Once
+// something has failed nothing more is done.
+func (u *upload) asUser(f func() error) {
+	if u.work == nil {
+		u.work, u.done = make(chan func() error, 4), make(chan error, 1)
+		go func(work <-chan func() error) {
+			var first error
+			began := false
+			err := u.user.do(func() error {
+				began = true
+				for f := range work {
+					if first != nil {
+						continue
+					}
+					if first = f(); first != nil {
+						u.failed.Store(true)
+					}
+				}
+				return first
+			})
+			if !began {
+				u.failed.Store(true)
+				for range work { // nobody is to wait for it
+				}
+			}
+			u.done <- err
+		}(u.work)
+	}
+	u.work <- f
+}
+
+// finish has the rest written and reports what became of it all.
+func (u *upload) finish() error {
+	u.flush()
+	if u.work == nil {
 		return nil
 	}
-	err := u.user.do(func() error {
-		for _, c := range u.waiting {
+	close(u.work)
+	u.work = nil
+	return <-u.done
+}
+
+// flush hands over what waits.
+func (u *upload) flush() {
+	if len(u.waiting) == 0 {
+		return
+	}
+	batch := u.waiting
+	u.waiting, u.held = nil, 0
+	u.asUser(func() error {
+		for _, c := range batch {
 			fd, err := u.create(c)
 			if err != nil {
 				return err
@@ -234,19 +290,16 @@ func (u *upload) flush() error {
 		}
 		return nil
 	})
-	u.waiting, u.held = nil, 0
-	return err
 }
 
 // stream writes a file of which c.data is the beginning: opened as the user,
 // filled by whichever thread has the bytes.
 func (u *upload) stream(c content, rest io.Reader) error {
 	u.waiting = u.waiting[:len(u.waiting)-1]
-	if err := u.flush(); err != nil {
-		return err
-	}
+	u.flush()
 	fd := -1
-	if err := u.user.do(func() (err error) { fd, err = u.create(c); return err }); err != nil {
+	u.asUser(func() (err error) { fd, err = u.create(c); return err })
+	if err := u.finish(); err != nil {
 		return err
 	}
 	err := writeAll(fd, c.data)
