@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"time"
 
 	"dreamcore/internal/config"
@@ -46,7 +47,9 @@ func runDoctor(ctx context.Context, t Terminal, args []string) error {
 		t.say("cli.doctor_runs", "url", cfg.App.URL)
 		listen = nil
 	}
+	trial := New(cfg, log)
 	checks := doctor.Run(ctx, doctor.Config{
+		Engine: engineListen, Serving: runningEngine(ctx, t, cfg.Data), Limited: func() bool { return trial.limited },
 		Lang: t.Lang, Data: cfg.Data, Cache: cache, Listen: listen, AllowNoLimits: cfg.AllowNoLimits, Rootless: engine.TryRootless,
 		Runsc: func() (string, error) {
 			p, err := payload.Extract(cache)
@@ -63,7 +66,7 @@ func runDoctor(ctx context.Context, t Terminal, args []string) error {
 			}
 			return fmt.Sprintf("%.19s  %s %s", img.Digest, img.Manifest.AgentName, img.Manifest.AgentVersion), nil
 		},
-		Boot: func(ctx context.Context) error { return bootOnce(ctx, New(cfg, log)) },
+		Boot: func(ctx context.Context) error { return bootOnce(ctx, trial) },
 	})
 	for _, c := range checks {
 		mark := map[doctor.State]string{doctor.Good: "✓", doctor.Weak: "!", doctor.Bad: "✗"}[c.State]
@@ -78,6 +81,20 @@ func runDoctor(ctx context.Context, t Terminal, args []string) error {
 	}
 	t.say("cli.doctor_good")
 	return nil
+}
+
+// runningEngine is where a `dreamcore engine` of this data folder answers, ""
+// when none does.
+func runningEngine(ctx context.Context, t Terminal, data string) string {
+	a, err := findAddress(filepath.Join(data, "serving"))
+	if err != nil {
+		return "" // it left no address
+	}
+	h := &hand{t: t, address: a}
+	if answers, err := h.dial(ctx); err != nil || !answers {
+		return ""
+	}
+	return h.where
 }
 
 func openImageStore() (*image.Store, error) {

@@ -30,24 +30,25 @@ const engineListen = "127.0.0.1:49982"
 
 // engineOrder is what the command line of `dreamcore engine` asks for.
 type engineOrder struct {
-	listen, url, domain   string
-	remote                bool // other machines may reach it
-	certFile, keyFile     string
-	data                  string // the folder of all that DreamCore keeps
-	memory, disk          size
-	cpus                  float64
-	processes             int
-	sandboxes             int // alive at once; 0: as many as fit
-	profile               string
-	logFormat             string
-	quiet, keep           bool
-	allowNoLimits         bool
-	apiKey                dreamcore.Secret // of the environment; zero: the kept one
-	lang                  dreamcore.Lang
-	images                func(ref string) (engine.Image, error)
-	paths                 payload.Paths
-	certificates          *tls.Config
-	folder, addressFolder string
+	listen, url, domain string
+	remote              bool // other machines may reach it
+	certFile, keyFile   string
+	data                string // the folder of all that DreamCore keeps
+	memory, disk        size
+	cpus                float64
+	processes           int
+	sandboxes           int // alive at once; 0: as many as fit
+	profile             string
+	logFormat           string
+	quiet, keep         bool
+	allowNoLimits       bool
+	apiKey              dreamcore.Secret // of the environment; zero: the kept one
+	lang                dreamcore.Lang
+	images              func(ref string) (engine.Image, error)
+	paths               payload.Paths
+	certificates        *tls.Config
+	folder              string
+	ahead               int // boxes that wait, booted
 }
 
 // standalone is an engine that serves others: one address for both planes.
@@ -74,6 +75,7 @@ func runEngine(ctx context.Context, t Terminal, args []string) error {
 		f.Float64Var(&o.cpus, "cpus", engine.DefaultLimits.CPUs, "")
 		f.IntVar(&o.processes, "processes", engine.DefaultLimits.Processes, "")
 		f.IntVar(&o.sandboxes, "max-sandboxes", 0, "")
+		f.IntVar(&o.ahead, "ahead", config.Default().Box.Ahead, "")
 		f.StringVar(&o.profile, "profile", string(engine.E2B), "")
 		f.StringVar(&o.logFormat, "log", "text", "")
 		f.BoolVar(&o.quiet, "quiet", false, "")
@@ -164,7 +166,7 @@ func (o *engineOrder) check() error {
 	if p := engine.Profile(o.profile); p != engine.E2B && p != engine.Job {
 		return o.fail(dreamcore.Invalid, "bad_profile", "profile", printable(o.profile, 40))
 	}
-	if o.sandboxes < 0 {
+	if o.sandboxes < 0 || o.ahead < 0 {
 		return o.fail(dreamcore.Invalid, "bad_sandboxes")
 	}
 	return nil
@@ -210,6 +212,7 @@ func (s *standalone) open(ctx context.Context) error {
 		Images: o.images, APIKey: s.key, Log: s.log, Lang: o.lang, AllowNoLimits: o.allowNoLimits,
 		Limits:  engine.Limits{MemoryBytes: int64(o.memory), CPUs: o.cpus, Processes: o.processes, DiskBytes: int64(o.disk)},
 		Profile: engine.Profile(o.profile), MaxBoxes: o.sandboxes, Domain: o.domain, Keep: o.keep,
+		Pool: engine.Pool{Max: o.ahead, Next: func() (engine.Image, error) { return o.images("base") }},
 	})
 	if err := s.engine.Open(ctx); err != nil {
 		return err

@@ -59,7 +59,7 @@ func (s *size) Set(v string) error {
 		}
 	}
 	n, err := strconv.ParseFloat(number, 64)
-	if err != nil || n <= 0 || n*float64(unit) > 1<<50 {
+	if err != nil || !(n > 0) || n*float64(unit) > 1<<50 { // NaN is not over 0 either
 		return errors.New("512M, 3G")
 	}
 	*s = size(n * float64(unit))

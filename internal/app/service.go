@@ -55,6 +55,7 @@ type Service struct {
 	proxyURL  string                    // the key proxy as a box sees it
 	transport http.RoundTripper         // to a remote engine; nil: its own
 
+	limited bool // the engine enforces the limits of sandboxes
 	parts
 }
 
@@ -214,7 +215,7 @@ func (s *Service) openEngine(ctx context.Context, paths payload.Paths) error {
 		return fmt.Errorf("start the engine: %w", err)
 	}
 	s.onClose("engine", func(context.Context) error { return eng.Close() })
-	if !eng.Limited() {
+	if s.limited = eng.Limited(); !s.limited {
 		s.log.Warn("sandboxes run WITHOUT limits of memory, processors and processes on this machine", "decision", "go on", "reason", "allow_no_limits")
 	}
 	socket := filepath.Join(dir, "api.sock")

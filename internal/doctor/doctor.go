@@ -42,13 +42,19 @@ type Check struct {
 
 // Config is what is looked at.
 type Config struct {
-	Lang          dreamcore.Lang
-	Data, Cache   string
-	Listen        []string               // addresses that must be free
-	Runsc         func() (string, error) // where the sandbox program is
-	Image         func() (string, error) // the current image, as text
-	Boot          func(ctx context.Context) error
-	AllowNoLimits bool
+	Lang        dreamcore.Lang
+	Data, Cache string
+	Listen      []string               // addresses that must be free
+	Runsc       func() (string, error) // where the sandbox program is
+	Image       func() (string, error) // the current image, as text
+	Boot        func(ctx context.Context) error
+	// Limited reports, after Boot, whether the sandbox's limits were enforced; nil:
+	// nobody can tell.
+	Limited func() bool
+	// Engine is where `dreamcore engine` would listen; "" is not looked at.
+	// Serving says where one runs already, "" when none does.
+	Engine, Serving string
+	AllowNoLimits   bool
 	// Rootless tries whether an ordinary user can boot sandboxes here; nil: no.
 	Rootless func(context.Context) error
 }
@@ -76,6 +82,7 @@ func Run(ctx context.Context, cfg Config) []Check {
 	for _, addr := range cfg.Listen {
 		e.port(addr)
 	}
+	e.engine()
 	e.runsc(ctx)
 	if e.image() && cfg.Boot != nil {
 		e.boot(ctx)
@@ -192,6 +199,24 @@ func (e *exam) port(addr string) {
 	e.add("port", state, "addr", addr)
 }
 
+// engine looks at what `dreamcore engine` needs beyond what games need. It is
+// no reason against games.
+func (e *exam) engine() {
+	switch {
+	case e.cfg.Serving != "":
+		e.add("engine_runs", Good, "url", e.cfg.Serving)
+	case e.cfg.Engine != "":
+		state := Good
+		l, err := net.Listen("tcp", e.cfg.Engine)
+		if err == nil {
+			l.Close()
+		} else {
+			state = Weak
+		}
+		e.add("engine", state, "addr", e.cfg.Engine)
+	}
+}
+
 func (e *exam) runsc(ctx context.Context) {
 	path, err := e.cfg.Runsc()
 	if err != nil {
@@ -233,6 +258,14 @@ func (e *exam) boot(ctx context.Context) {
 		return
 	}
 	e.add("boot", Good)
+	if e.cfg.Limited == nil {
+		return
+	}
+	state := Good
+	if !e.cfg.Limited() {
+		state = Weak
+	}
+	e.add("limits", state)
 }
 
 // say is the message of an error with its hint.
