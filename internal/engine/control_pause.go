@@ -122,6 +122,8 @@ func (e *Engine) refuseFreeze(w http.ResponseWriter, id dreamcore.SandboxID, wha
 	level := slog.LevelError
 	if c := dreamcore.CodeOf(err); c == dreamcore.NotFound || c == dreamcore.Conflict {
 		level = slog.LevelInfo // two clients crossed
+	} else if c == dreamcore.Refused {
+		level = slog.LevelWarn
 	}
 	e.log.Log(context.Background(), level, what, "sandbox_id", id, "reason", err.Error())
 	var known *dreamcore.Error

@@ -162,6 +162,9 @@ func (e *Engine) Open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open engine: %w", err)
 	}
+	if err := e.shelf.sweep(); err != nil {
+		e.log.Error("something of a snapshot is left that was never complete", "reason", err.Error())
+	}
 	e.mu.Lock()
 	for _, id := range reaped {
 		if e.deaths.why[dreamcore.SandboxID(id)] == "" {

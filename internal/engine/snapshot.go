@@ -69,12 +69,14 @@ type shelf struct {
 
 	mu       sync.Mutex
 	all      map[dreamcore.SandboxID]*snapshot
+	doomed   []string
 	reserved int64 // of snapshots that are being written
 	pending  int
 }
 
-// load finds the snapshots of a former engine. What was not complete is
-// removed, and what cannot be read is left out and returned as an error.
+// load finds the snapshots of a former engine, and removes nothing: the folder
+// may still be another engine's. What cannot be read is left out and returned as
+// an error.
 func (s *shelf) load() error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return fmt.Errorf("make the folder of snapshots: %w", err)
@@ -90,15 +92,14 @@ func (s *shelf) load() error {
 	for _, e := range entries {
 		dir := filepath.Join(s.dir, e.Name())
 		if strings.HasPrefix(e.Name(), newPrefix) {
-			errs = append(errs, os.RemoveAll(dir))
-			continue
+			continue // sweep's
 		}
 		snap, err := readSnapshot(dir)
 		if err == nil && string(snap.ID) != e.Name() {
 			err = fmt.Errorf("it says that it is %q", clip(string(snap.ID), 64))
 		}
 		if err == nil && snap.Kind == kindFork {
-			errs = append(errs, os.RemoveAll(dir)) // its forks have ended with their engine
+			s.doomed = append(s.doomed, dir) // its forks have ended with their engine
 			continue
 		}
 		if err != nil {
@@ -106,6 +107,21 @@ func (s *shelf) load() error {
 			continue
 		}
 		s.all[snap.ID] = snap
+	}
+	return errors.Join(errs...)
+}
+
+// sweep removes what a former engine left incomplete, once whatever may still
+// have been writing it is gone.
+func (s *shelf) sweep() error {
+	s.mu.Lock()
+	doomed := s.doomed
+	s.doomed = nil
+	s.mu.Unlock()
+	incomplete, err := filepath.Glob(filepath.Join(s.dir, newPrefix+"*"))
+	errs := []error{err}
+	for _, dir := range append(doomed, incomplete...) {
+		errs = append(errs, os.RemoveAll(dir))
 	}
 	return errors.Join(errs...)
 }

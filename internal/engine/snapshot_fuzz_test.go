@@ -76,6 +76,12 @@ func TestShelfLoads(t *testing.T) {
 	if len(s.all) != 1 || s.all[good.ID] == nil {
 		t.Fatalf("took %v", s.all)
 	}
+	if _, err := os.Stat(filepath.Join(dir, newPrefix+"x")); err != nil {
+		t.Errorf("looking removed something: %v", err) // it may be another engine's
+	}
+	if err := s.sweep(); err != nil {
+		t.Fatal(err)
+	}
 	for name, want := range map[string]bool{"fork": false, newPrefix + "x": false, "broken": true, string(good.ID): true} {
 		if _, err := os.Stat(filepath.Join(dir, name)); (err == nil) != want {
 			t.Errorf("%s: %v", name, err)

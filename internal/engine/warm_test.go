@@ -31,7 +31,7 @@ func warmAgent(tb testing.TB) func(*engine.Config) {
 	return func(c *engine.Config) {
 		c.Limits = engine.DefaultLimits
 		c.Warmup = &engine.Warmup{
-			Args: []string{"node", "--input-type=module", "-e", string(script)},
+			Args: []string{"node", "--expose-gc", "--input-type=module", "-e", string(script)},
 			Env:  map[string]string{"PI_OFFLINE": "1", "PI_TELEMETRY": "0", "PI_SKIP_VERSION_CHECK": "1"},
 			Tag:  "warm", Ready: "warm",
 		}

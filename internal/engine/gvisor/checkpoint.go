@@ -48,7 +48,7 @@ func (b *Box) Checkpoint(ctx context.Context, dir string) (err error) {
 			err = errors.Join(err, fmt.Errorf("remove a failed checkpoint: %w", rerr))
 		}
 	}()
-	if _, err := b.r.run(ctx, "checkpoint", "-image-path", dir, "-leave-running", "-compression", "none", b.ID); err != nil {
+	if _, err := b.r.run(ctx, "checkpoint", "-image-path", dir, "-leave-running", "-compression", "none", "-exclude-committed-zero-pages", b.ID); err != nil {
 		if full(dir) || strings.Contains(err.Error(), "no space left") {
 			return fail(b.r.cfg.Lang, dreamcore.Refused, "engine.checkpoint", "disk_full").Because(err)
 		}
