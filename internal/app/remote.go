@@ -43,13 +43,13 @@ func (s *Service) openRemote(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	holds, inputs, err := image.Recipe()
+	own, err := image.OwnRecipe()
 	if err != nil {
 		return err
 	}
 	template := s.cfg.E2B.Template
 	s.image = func() (job.Image, error) {
-		return job.Image{Digest: "e2b:" + template + "@" + inputs, AgentVersion: holds.AgentVersion}, nil
+		return job.Image{Digest: "e2b:" + template + "@" + own.Inputs, AgentVersion: own.AgentVersion}, nil
 	}
 	certs, ca, err := privateTLS(remoteProxyName)
 	if err != nil {
@@ -78,9 +78,13 @@ func (s *Service) openRemote(ctx context.Context) error {
 	p := e2b.New(e2b.Config{
 		APIURL: s.cfg.E2B.APIURL, Domain: s.cfg.E2B.Domain, APIKey: key, Transport: transport, Template: template,
 		Metadata: map[string]string{"installation": name}, Proxy: address.Addr().String() + "/32", Limits: limits,
-		Env:   map[string]string{"NODE_EXTRA_CA_CERTS": remoteCAFile, "SSL_CERT_FILE": remoteCAFile},
-		Guard: &e2b.Guard{ProxyName: remoteProxyName, Files: []sandbox.File{{Path: remoteCAFile, Data: ca, Owner: sandbox.Root}}},
-		Log:   s.log, Lang: s.Lang,
+		Env: map[string]string{"NODE_EXTRA_CA_CERTS": remoteCAFile, "SSL_CERT_FILE": remoteCAFile},
+		Guard: &e2b.Guard{
+			ProxyName: remoteProxyName,
+			Files:     []sandbox.File{{Path: remoteCAFile, Data: ca, Owner: sandbox.Root}},
+			Holds:     []sandbox.File{{Path: own.File, Data: own.Data}},
+		},
+		Log: s.log, Lang: s.Lang,
 	})
 	s.onClose("remote engine", func(ctx context.Context) error {
 		_, err := p.Reap(ctx, nil)

@@ -251,20 +251,30 @@ func (t *Template) toml(o TemplateOptions) string {
 		t.Name, templateDockerfile, o.CPUs, o.MemoryMB)
 }
 
-// Recipe returns what an image of the lock in this program holds, and the
-// digest of definition and lock that names it before it is built.
-func Recipe() (Contents, string, error) {
+// Recipe is what an image of the lock in this program is.
+type Recipe struct {
+	Contents
+	Inputs string // digest of definition and lock, which names it before it is built
+	// File is where a sandbox of it says what it holds, Data how.
+	File string
+	Data []byte
+}
+
+// OwnRecipe returns the recipe of the lock in this program.
+func OwnRecipe() (Recipe, error) {
 	def, err := readDefinition(recipe.Files)
 	if err != nil {
-		return Contents{}, "", err
+		return Recipe{}, err
 	}
 	data, err := fs.ReadFile(recipe.Files, "lock.json")
 	if err != nil {
-		return Contents{}, "", fmt.Errorf("read the lock: %w", err)
+		return Recipe{}, fmt.Errorf("read the lock: %w", err)
 	}
 	lock, err := DecodeLock(data)
 	if err != nil {
-		return Contents{}, "", err
+		return Recipe{}, err
 	}
-	return contents(def, lock), def.inputs(lock), nil
+	r := Recipe{Contents: contents(def, lock), Inputs: def.inputs(lock), File: "/" + contentsPath}
+	r.Data, err = encodeIndented(r.Contents)
+	return r, err
 }

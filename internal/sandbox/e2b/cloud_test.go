@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -272,6 +273,77 @@ func TestForgetfulCloud(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	none(t, p)
+}
+
+// A template that is not the image that jobs were made for runs none.
+func TestAnotherTemplate(t *testing.T) {
+	e := enginetest.Start(t)
+	c := e2btest.Start(t, e.URL, enginetest.APIKey, e2btest.Mode{})
+	ctx := ctxOf(t)
+	for _, f := range []struct {
+		name string
+		file sandbox.File
+		good bool
+	}{
+		{"as it must be", sandbox.File{Path: "/usr/share/doc/dreamcore/image.json"}, true},
+		{"another", sandbox.File{Path: "/etc/passwd", Data: []byte("somebody else's")}, false},
+		{"none", sandbox.File{Path: "/usr/share/doc/dreamcore/none.json", Data: []byte("{}")}, false},
+	} {
+		if f.good {
+			data, err := os.ReadFile(filepath.Join(e.Root, f.file.Path))
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.file.Data = data
+		}
+		p := c.Provider(t, func(cfg *e2b.Config) {
+			cfg.Template, cfg.Guard = "base", &e2b.Guard{Holds: []sandbox.File{f.file}}
+		})
+		sb, err := p.Create(ctx, sandbox.Spec{Image: "sha256:of-ours", Timeout: time.Minute})
+		if f.good {
+			if err != nil {
+				t.Fatal(f.name, err)
+			}
+			infos, err := p.List(ctx, nil)
+			if err != nil || len(infos) != 1 || infos[0].Metadata[e2b.ImageKey] != "sha256:of-ours" {
+				t.Errorf("%v, %v", infos, err)
+			}
+			if err := p.Kill(ctx, sb.ID()); err != nil {
+				t.Error(err)
+			}
+		} else if dreamcore.CodeOf(err) != dreamcore.Conflict || !strings.Contains(err.Error(), "export --e2b") {
+			t.Errorf("%s: %v", f.name, err)
+		}
+		none(t, p)
+	}
+}
+
+// sudo and su make nobody root any more, and commands of ours still can be.
+func TestNobodyBecomesRoot(t *testing.T) {
+	e := enginetest.Start(t, func(c *engine.Config) { c.Profile = engine.E2B })
+	c := e2btest.Start(t, e.URL, enginetest.APIKey, e2btest.Mode{})
+	ctx := ctxOf(t)
+	sudo := func(p *e2b.Provider) int {
+		sb, err := p.Create(ctx, sandbox.Spec{Image: e.Image, Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Kill(ctx, sb.ID())
+		if res, err := sandbox.Run(ctx, sb, sandbox.Command{Args: []string{"id", "-u"}, User: sandbox.Root}, 100); err != nil || string(res.Stdout) != "0\n" {
+			t.Errorf("our own root: %q, %v", res.Stdout, err)
+		}
+		res, err := sandbox.Run(ctx, sb, sandbox.Command{Args: []string{"sudo", "-n", "true"}}, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Code
+	}
+	if code := sudo(c.Provider(t)); code != 0 {
+		t.Fatalf("sudo does not work to begin with: %d; nothing would be shown", code)
+	}
+	if sudo(c.Provider(t, guarded)) == 0 {
+		t.Error("sudo makes the user root")
+	}
 }
 
 // The proxy's name is known inside without asking anybody, and written once.

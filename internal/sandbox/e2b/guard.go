@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,6 +25,9 @@ type Guard struct {
 	ProxyName string
 	// Files are written into every sandbox with egress.
 	Files []sandbox.File
+	// Holds are files that the template must have, as they are here: a template
+	// of another image is found before a job runs in it.
+	Holds []sandbox.File
 	// Sudo leaves sudo and su as the template has them. Else nobody in the
 	// sandbox becomes root; commands of ours may be root without them.
 	Sudo bool
@@ -53,6 +57,9 @@ func (p *Provider) check(ctx context.Context, s *box, egress bool) error {
 	if err == nil {
 		err = p.probe(ctx, s, egress)
 	}
+	if err == nil {
+		err = p.holds(ctx, s)
+	}
 	if err == nil && egress && len(p.cfg.Guard.Files) > 0 {
 		err = s.WriteFiles(ctx, p.cfg.Guard.Files)
 	}
@@ -60,10 +67,24 @@ func (p *Provider) check(ctx context.Context, s *box, egress bool) error {
 		p.log.Info("the network of a sandbox is closed", "sandbox_id", s.id, "egress", egress, "decision", "go on")
 		return nil
 	}
-	p.log.Error("the network of a sandbox is not surely closed", "sandbox_id", s.id, "decision", "kill", "reason", clip(err.Error()))
+	p.log.Error("a fresh sandbox is not as it must be", "sandbox_id", s.id, "decision", "kill", "reason", clip(err.Error()))
 	kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	return errors.Join(err, p.Kill(kctx, s.id))
+}
+
+// holds compares the files that the template must have.
+func (p *Provider) holds(ctx context.Context, s *box) error {
+	for _, f := range p.cfg.Guard.Holds {
+		got, err := s.ReadFile(ctx, f.Path, int64(len(f.Data)))
+		if code := dreamcore.CodeOf(err); code != "" && code != dreamcore.NotFound && code != dreamcore.Refused {
+			return fmt.Errorf("look at the template: %w", err)
+		}
+		if err != nil || !bytes.Equal(got, f.Data) {
+			return fail(p.cfg.Lang, dreamcore.Conflict, "sandbox.template", "template", "template", clip(p.cfg.Template)).Because(err)
+		}
+	}
+	return nil
 }
 
 // Inspect does once more what Create does with a fresh sandbox: it sets the
