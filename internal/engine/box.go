@@ -41,6 +41,7 @@ type order struct {
 	env      map[string]string
 	egress   bool
 	private  bool // ports of the box need the traffic token
+	face     face
 
 	template   string    // what the client named, when that is a snapshot
 	from       *snapshot // what it is made of; nil: of the image

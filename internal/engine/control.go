@@ -48,6 +48,8 @@ type (
 		AllowOut           []string        `json:"allowOut"`
 		DenyOut            []string        `json:"denyOut"`
 		AllowPublicTraffic *bool           `json:"allowPublicTraffic"`
+		MaskRequestHost    *string         `json:"maskRequestHost"`
+		HTTPSPorts         []int           `json:"httpsPorts"`
 		EgressProxy        json.RawMessage `json:"egressProxy"`
 		Rules              json.RawMessage `json:"rules"`
 	}
@@ -75,6 +77,7 @@ type (
 		EnvdAccessToken string            `json:"envdAccessToken,omitempty"`
 		Domain          *string           `json:"domain,omitempty"`
 		Lifecycle       *lifecycleBody    `json:"lifecycle,omitempty"` // not in a list
+		Network         *networkInfo      `json:"network,omitempty"`   // not in a list
 	}
 	failure struct {
 		Code    int    `json:"code"`
@@ -198,6 +201,9 @@ func (in createBody) order(life time.Duration) (order, error) {
 		if o.egress, err = n.egress(); err != nil {
 			return o, err
 		}
+		if o.face, err = n.face(); err != nil {
+			return o, err
+		}
 	}
 	return o, nil
 }
@@ -244,12 +250,12 @@ func (e *Engine) serveInfo(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		body := e.pausedInfo(snap)
-		body.EnvdAccessToken = snap.Box.Token
+		body.EnvdAccessToken, body.Network = snap.Box.Token, snap.Box.again().network()
 		answer(w, http.StatusOK, body)
 		return
 	}
 	body := e.info(b)
-	body.EnvdAccessToken = b.token
+	body.EnvdAccessToken, body.Network = b.token, b.ordered().network()
 	answer(w, http.StatusOK, body)
 }
 

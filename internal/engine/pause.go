@@ -173,7 +173,7 @@ func (b *box) frozen() record {
 		Format: recordFormat, Protocol: envd.Protocol, ID: b.id, State: string(kindPaused),
 		Image: b.image.Digest, Limits: b.limits, Profile: b.profile, Started: b.started, Ends: b.ends,
 		Token: b.token, Traffic: b.traffic, Template: b.order.template,
-		Metadata: b.order.metadata, Env: b.order.env, Egress: b.order.egress, Private: b.order.private,
+		Metadata: b.order.metadata, Env: b.order.env, Egress: b.order.egress, Private: b.order.private, Face: b.order.face,
 		AutoPause: b.order.autoPause, AutoResume: b.order.autoResume, Life: b.order.life,
 	}
 }
@@ -181,7 +181,7 @@ func (b *box) frozen() record {
 // again is the order of the box that a record describes.
 func (r record) again() order {
 	return order{
-		template: r.Template, metadata: r.Metadata, env: r.Env, egress: r.Egress, private: r.Private,
+		template: r.Template, metadata: r.Metadata, env: r.Env, egress: r.Egress, private: r.Private, face: r.Face,
 		autoPause: r.AutoPause, autoResume: r.AutoResume, life: r.Life,
 	}
 }

@@ -35,6 +35,7 @@ type record struct {
 	Env      map[string]string   `json:"env,omitempty"`
 	Egress   bool                `json:"egress"`
 	Private  bool                `json:"private"`
+	Face     face                `json:"face"`
 
 	Template   string        `json:"template,omitempty"` // the snapshot that it was made of
 	AutoPause  bool          `json:"autoPause,omitempty"`
@@ -62,7 +63,7 @@ func (b *box) record() (record, error) {
 		Format: recordFormat, Protocol: envd.Protocol, ID: b.id, State: stateRunning,
 		Image: b.image.Digest, Machine: machine, Limits: b.limits, Profile: b.profile,
 		Started: b.started, Ends: b.ends, Token: b.token, Traffic: b.traffic,
-		Metadata: b.order.metadata, Env: b.order.env, Egress: b.order.egress, Private: b.order.private,
+		Metadata: b.order.metadata, Env: b.order.env, Egress: b.order.egress, Private: b.order.private, Face: b.order.face,
 		Template: b.order.template, AutoPause: b.order.autoPause, AutoResume: b.order.autoResume, Life: b.order.life,
 	}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -124,6 +125,7 @@ func (e *Engine) route(w http.ResponseWriter, r *http.Request, to address) {
 			answer(w, http.StatusBadGateway, map[string]any{"sandboxId": b.id, "message": "The sandbox did not answer", "code": http.StatusBadGateway})
 		},
 	}
+	scheme, host := "http", r.Host
 	if to.port == envd.Port {
 		if message := b.refusal(r, to); message != "" {
 			refuse(w, http.StatusUnauthorized, message)
@@ -147,13 +149,17 @@ func (e *Engine) route(w http.ResponseWriter, r *http.Request, to address) {
 			DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return b.dial(ctx, to.port) },
 			DisableKeepAlives: true, DisableCompression: true,
 			MaxResponseHeaderBytes: maxHeaderBytes,
+			// The way to the program is the box's own loopback: there is nobody to
+			// mistake it for, and its certificate is its own.
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 		}
 		defer t.CloseIdleConnections()
+		scheme, host = b.order.face.scheme(to.port), b.order.face.host(to.port, host)
 		proxy.Transport = t
 	}
 	proxy.Rewrite = func(p *httputil.ProxyRequest) {
-		p.Out.URL.Scheme, p.Out.URL.Host = "http", daemonHost
-		p.Out.Host = r.Host
+		p.Out.URL.Scheme, p.Out.URL.Host = scheme, daemonHost
+		p.Out.Host = host
 		// What opens the box or the engine has no business inside.
 		for _, h := range []string{"X-Api-Key", "X-Access-Token", "E2b-Sandbox-Id", "E2b-Sandbox-Port", "E2b-Traffic-Access-Token"} {
 			p.Out.Header.Del(h)

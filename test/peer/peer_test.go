@@ -93,7 +93,7 @@ func drive(t *testing.T, e *enginetest.Engine, w way) {
 	cmd.Dir = dir
 	// Nothing else: no proxy, no settings of this machine.
 	cmd.Env = append([]string{
-		"HOME=" + dir, "E2B_API_KEY=" + enginetest.APIKey, "E2B_DOMAIN=" + w.domain, "PEER_PARTS=" + strings.Join(w.parts, " "),
+		"HOME=" + dir, "E2B_API_KEY=" + enginetest.APIKey, "E2B_DOMAIN=" + w.domain, "PEER_PARTS=" + strings.Join(w.parts, " "), "PEER_CERTIFICATE=" + forPrograms(t),
 	}, w.env...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"math/big"
 	"net"
@@ -80,4 +81,22 @@ func certificate(t *testing.T, names ...string) (authority []byte, cert tls.Cert
 		t.Fatal(err)
 	}
 	return authority, tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// forPrograms is a certificate for programs in a sandbox, as the suite reads it.
+func forPrograms(t *testing.T) string {
+	t.Helper()
+	_, cert := certificate(t, "localhost")
+	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(kind string, der []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+	}
+	data, err := json.Marshal(map[string]string{"key": text("PRIVATE KEY", key), "cert": text("CERTIFICATE", cert.Certificate[0])})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
 }

@@ -44,7 +44,7 @@ group('commands/run', (test) => {
   })
   test('is killed at its time limit with all its children', async (t) => {
     const sbx = await t.box()
-    await fails(sbx.commands.run('sleep 7271 & sleep 7272', { timeoutMs: 700 }), t.sdk.TimeoutError, /timeoutMs/)
+    await fails(sbx.commands.run('sleep 7271 & sleep 7272', { timeoutMs: 4_000 }), t.sdk.TimeoutError, /timeoutMs/)
     await until('the children to end', async () => {
       const r = await sbx.commands.run("ps -eo args | grep -c '[s]leep 727[12]' || true")
       return r.stdout.trim() === '0'

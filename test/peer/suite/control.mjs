@@ -124,7 +124,7 @@ group('sandbox/timeout', (test) => {
     assert.ok((await sbx.getInfo()).endAt - short > 1_000_000)
   })
   test('ends the sandbox', async (t) => {
-    const sbx = await t.fresh({ timeoutMs: 2_000 })
+    const sbx = await t.fresh({ timeoutMs: 10_000 })
     const cmd = await sbx.commands.run('sleep 600', { background: true })
     await fails(cmd.wait(), t.sdk.TimeoutError, /killed or reached its end of life/)
     assert.equal(await sbx.isRunning(), false)

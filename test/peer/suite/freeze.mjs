@@ -107,7 +107,7 @@ group('pause', (test) => {
 
 group('pause/auto', (test) => {
   test('at the end of its time, and connecting wakes it', async (t) => {
-    const sbx = await t.fresh({ timeoutMs: 2_000, lifecycle: { onTimeout: 'pause', autoResume: false } })
+    const sbx = await t.fresh({ timeoutMs: 10_000, lifecycle: { onTimeout: 'pause', autoResume: false } })
     await sbx.files.write('kept.txt', 'content')
     assert.deepEqual((await sbx.getInfo()).lifecycle, { onTimeout: 'pause', autoResume: false })
     await until('it to pause', async () => (await sbx.getInfo()).state === 'paused')
@@ -132,7 +132,7 @@ group('pause/auto', (test) => {
     assert.equal((await sbx.commands.run('echo awake')).stdout, 'awake\n')
   })
   test('is not what happens otherwise', async (t) => {
-    const sbx = await t.fresh({ timeoutMs: 1_500, lifecycle: { onTimeout: 'kill' } })
+    const sbx = await t.fresh({ timeoutMs: 10_000, lifecycle: { onTimeout: 'kill' } })
     assert.deepEqual((await sbx.getInfo()).lifecycle, { onTimeout: 'kill', autoResume: false })
     await until('its end', async () => !(await sbx.isRunning()))
     await fails(sbx.getInfo(), t.sdk.SandboxNotFoundError)

@@ -259,3 +259,43 @@ group('ports/websocket', (test) => {
     socket.destroy()
   })
 })
+
+group('ports/face', (test) => {
+  test('shows programs the host that the sandbox was made with', async (t) => {
+    const sbx = await t.fresh({ network: { maskRequestHost: 'custom-host.example.com:${PORT}' } })
+    const { at, host } = await serve(sbx)
+    assert.equal(JSON.parse((await get(host)).text).headers.host, `custom-host.example.com:${at}`)
+    assert.equal((await sbx.getInfo()).network.maskRequestHost, 'custom-host.example.com:${PORT}')
+    await assert.rejects(t.sdk.Sandbox.create({ network: { maskRequestHost: 'a b\r\nX: y' } }))
+  })
+  test('speaks TLS to ports that do', async (t) => {
+    // The older SDK does not know the option and leaves it out.
+    if (t.version < '2.46') return
+    const sbx = await t.fresh({ network: { httpsPorts: [8443] } })
+    await sbx.files.write('/tmp/tls.py', `
+import http.server, ssl
+class H(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write(b'over tls')
+    def log_message(self, *a): pass
+s = http.server.ThreadingHTTPServer(('127.0.0.1', 8443), H)
+c = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+c.load_cert_chain('/tmp/cert.pem', '/tmp/key.pem')
+s.socket = c.wrap_socket(s.socket, server_side=True)
+s.serve_forever()
+`)
+    const { key, cert } = JSON.parse(process.env.PEER_CERTIFICATE)
+    await sbx.files.write([{ path: '/tmp/key.pem', data: key }, { path: '/tmp/cert.pem', data: cert }])
+    await sbx.commands.run('python3 /tmp/tls.py', { background: true, timeoutMs: 0 })
+    const r = await until('the server', async () => { const r = await get(sbx.getHost(8443)); return r.status === 200 && r })
+    assert.equal(r.text, 'over tls')
+    assert.deepEqual((await sbx.getInfo()).network.httpsPorts, [8443])
+    for (const httpsPorts of [[0], [70000], [49983]]) await assert.rejects(t.sdk.Sandbox.create({ network: { httpsPorts } }))
+  })
+  test('is told with the rest of the network', async (t) => {
+    const sbx = await t.fresh({ network: { allowPublicTraffic: false } })
+    const { network } = await sbx.getInfo()
+    assert.deepEqual([network.allowOut, network.denyOut, network.allowPublicTraffic], [[], ['0.0.0.0/0'], false])
+    assert.equal((await (await t.box()).getInfo()).network.allowPublicTraffic, true)
+  })
+})

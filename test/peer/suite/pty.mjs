@@ -144,7 +144,7 @@ group('pty', (test) => {
     await handle.kill()
   })
   test('is killed at its time limit', async (t) => {
-    const { handle } = await terminal(await t.box(), { timeoutMs: 700 })
+    const { handle } = await terminal(await t.box(), { timeoutMs: 6_000 })
     await fails(handle.wait(), t.sdk.TimeoutError)
   })
   test('of nobody fails', async (t) => {

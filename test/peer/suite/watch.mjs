@@ -112,7 +112,7 @@ group('watch', (test) => {
   })
   test('ends at its time limit and says so', async (t) => {
     const sbx = await folder(t)
-    const w = await watch(sbx, t.dir, { timeoutMs: 500 })
+    const w = await watch(sbx, t.dir, { timeoutMs: 6_000 })
     const err = await w.end
     assert.ok(err instanceof t.sdk.TimeoutError, String(err))
   })
