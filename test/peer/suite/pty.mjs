@@ -92,7 +92,7 @@ group('pty', (test) => {
     const paste = Array.from({ length: 4000 }, (_, i) => `line ${i}\n`).join('')
     await type(paste)
     // An end of file that is typed ahead is none in gVisor's terminals.
-    await until('all of it', async () => (await sbx.files.getInfo(t.dir)).size >= paste.length)
+    await until('all of it', async () => await sbx.files.exists(t.dir) && (await sbx.files.getInfo(t.dir)).size >= paste.length)
     await type('\x04')
     await type('exit\n')
     await handle.wait()
