@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+	"time"
 
 	"dreamcore"
 	"dreamcore/internal/config"
@@ -49,6 +50,8 @@ type engineOrder struct {
 	certificates        *tls.Config
 	folder              string
 	ahead               int // boxes that wait, booted
+	idle                time.Duration
+	overcommit          float64
 }
 
 // standalone is an engine that serves others: one address for both planes.
@@ -76,6 +79,8 @@ func runEngine(ctx context.Context, t Terminal, args []string) error {
 		f.IntVar(&o.processes, "processes", engine.DefaultLimits.Processes, "")
 		f.IntVar(&o.sandboxes, "max-sandboxes", 0, "")
 		f.IntVar(&o.ahead, "ahead", config.Default().Box.Ahead, "")
+		f.DurationVar(&o.idle, "idle-timeout", 0, "")
+		f.Float64Var(&o.overcommit, "overcommit", engine.DefaultOvercommit, "")
 		f.StringVar(&o.profile, "profile", string(engine.E2B), "")
 		f.StringVar(&o.logFormat, "log", "text", "")
 		f.BoolVar(&o.quiet, "quiet", false, "")
@@ -166,6 +171,9 @@ func (o *engineOrder) check() error {
 	if p := engine.Profile(o.profile); p != engine.E2B && p != engine.Job {
 		return o.fail(dreamcore.Invalid, "bad_profile", "profile", printable(o.profile, 40))
 	}
+	if o.idle < 0 || !(o.overcommit >= 0) {
+		return o.fail(dreamcore.Invalid, "bad_reserve")
+	}
 	if o.sandboxes < 0 || o.ahead < 0 {
 		return o.fail(dreamcore.Invalid, "bad_sandboxes")
 	}
@@ -211,7 +219,7 @@ func (s *standalone) open(ctx context.Context) error {
 		Dir: filepath.Join(o.folder, "engine"), Runsc: o.paths.Runsc, Sandboxd: o.paths.Sandboxd,
 		Images: o.images, APIKey: s.key, Log: s.log, Lang: o.lang, AllowNoLimits: o.allowNoLimits,
 		Limits:  engine.Limits{MemoryBytes: int64(o.memory), CPUs: o.cpus, Processes: o.processes, DiskBytes: int64(o.disk)},
-		Profile: engine.Profile(o.profile), MaxBoxes: o.sandboxes, Domain: o.domain, Keep: o.keep,
+		Profile: engine.Profile(o.profile), MaxBoxes: o.sandboxes, Overcommit: o.overcommit, IdleTimeout: o.idle, Domain: o.domain, Keep: o.keep,
 		Pool: engine.Pool{Max: o.ahead, Next: func() (engine.Image, error) { return o.images("base") }},
 	})
 	if err := s.engine.Open(ctx); err != nil {
