@@ -62,9 +62,9 @@ testdeps:
 	  if [ "$$(id -u)" = 0 ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(TESTDEPS); \
 	  else echo "the browser tests need a package, run: sudo apt-get install $(TESTDEPS)"; exit 1; fi; fi
 
-test-e2b: payload ## the sandbox suite at the real E2B; needs E2B_API_KEY
-	@test -n "$$E2B_API_KEY" || { echo "set E2B_API_KEY to the key of an E2B account, then run the same command"; exit 1; }
-	go test -tags e2b -count=1 -v ./test/cloud
+test-e2b: build ## the sandbox suite at the real E2B; needs E2B_API_KEY
+	@test -n "$$E2B_API_KEY" || { echo "set E2B_API_KEY to your key of E2B, and E2B_TEMPLATE to the template's id (optional: E2B_DOMAIN, E2B_PLAN=free|paid, E2B_PROXY_ADDRESS); then run the same command"; exit 1; }
+	go test -tags e2b -count=1 -timeout 60m ./test/cloud
 
 test-long: setup testdeps ## hours: soaks with kills, an hour of fuzzing; resumable; report in docs/reports/long.md
 	go run ./test/long
