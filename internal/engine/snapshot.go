@@ -319,6 +319,7 @@ func (e *Engine) checkpoint(ctx context.Context, b *box, snap *snapshot) (err er
 			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}()
+	e.hangUp(ctx, b)
 	if err := b.machine.Checkpoint(ctx, filepath.Join(dir, checkpointDir)); err != nil {
 		return err
 	}
@@ -327,6 +328,28 @@ func (e *Engine) checkpoint(ctx context.Context, b *box, snap *snapshot) (err er
 	}
 	return nil
 }
+
+// hangUp ends the connection to b's PID 1 and returns once PID 1 has noticed.
+// gVisor takes host connections away when it saves, and an end that PID 1 has
+// not read by then it would never read: it would wait for a host that is gone.
+func (e *Engine) hangUp(ctx context.Context, b *box) {
+	c, _ := b.line()
+	half, ok := c.machine.Control.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return // it has broken already
+	}
+	t := time.NewTimer(hangUpPatience)
+	defer t.Stop()
+	select {
+	case <-c.broken:
+	case <-ctx.Done():
+	case <-t.C:
+		e.log.Warn("PID 1 does not hang up", "sandbox_id", b.id, "decision", "save it all the same")
+	}
+}
+
+// hangUpPatience is for a PID 1 that has hundreds of streams to end first.
+const hangUpPatience = 10 * time.Second
 
 // restore makes a computer of a snapshot. On failure nothing is left but the
 // snapshot.
