@@ -163,7 +163,7 @@ func TestTextsAreThere(t *testing.T) {
 		code = append(code, data...)
 	}
 	used := map[string]bool{}
-	for _, m := range regexp.MustCompile(`"(err_[a-z]+)"`).FindAllSubmatch(code, -1) {
+	for _, m := range regexp.MustCompile(`"(err_[a-z_]+)"`).FindAllSubmatch(code, -1) {
 		used["image."+string(m[1])] = true
 	}
 	for _, st := range []Stage{StagePrepare, StageIndex, StageDownload, StageNPM, StageInstall, StageFinish, StageArchive, StageDigest} {
