@@ -26,7 +26,7 @@ import (
 var suite embed.FS
 
 // parts are the modules of the suite that hold cases.
-var parts = []string{"commands", "files", "signed", "control", "ports", "bad", "cloud", "metadata", "pty", "watch", "order", "freeze", "git", "served"}
+var parts = []string{"commands", "files", "signed", "control", "ports", "bad", "cloud", "metadata", "pty", "watch", "order", "freeze", "git", "served", "metrics"}
 
 // domain is where sandboxes have their names in these tests; nothing resolves it.
 const domain = "sandbox.test"
