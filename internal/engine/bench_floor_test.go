@@ -76,8 +76,12 @@ func (r *bare) boot(id string) error {
 		"ociVersion": "1.0.2",
 		"process":    map[string]any{"args": []string{"sleep", "1000"}, "env": []string{"PATH=/usr/bin:/bin"}, "cwd": "/", "user": map[string]int{"uid": 0, "gid": 0}},
 		// runc has no overlay of its own.
-		"root":   map[string]any{"path": r.root, "readonly": filepath.Base(r.program) == "runc"},
-		"mounts": []map[string]string{{"destination": "/proc", "type": "proc", "source": "proc"}},
+		"root": map[string]any{"path": r.root, "readonly": filepath.Base(r.program) == "runc"},
+		// Without a /dev of its own runc makes its devices in the image.
+		"mounts": []map[string]string{
+			{"destination": "/proc", "type": "proc", "source": "proc"},
+			{"destination": "/dev", "type": "tmpfs", "source": "tmpfs"},
+		},
 		"linux":  map[string]any{"namespaces": []map[string]string{{"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}, {"type": "network"}}},
 	}
 	data, err := json.Marshal(spec)

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -71,6 +72,10 @@ func (s *Store) writeArchive(ctx context.Context, t *tar.Writer, img Image, prog
 		return fmt.Errorf("open root: %w", err)
 	}
 	defer root.Close()
+	own, err := ownersOf(img.Root)
+	if err != nil {
+		return err
+	}
 	var done int64
 	linked := map[uint64]string{}
 	return fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
@@ -85,7 +90,7 @@ func (s *Store) writeArchive(ctx context.Context, t *tar.Writer, img Image, prog
 		if !ok {
 			return fmt.Errorf("%s: no owner known", p)
 		}
-		uid, gid := owner(p, st)
+		uid, gid := own.of(p, st)
 		h := &tar.Header{
 			Name: rootName + "/" + p, Mode: int64(st.Mode & 0o7777), Uid: int(uid), Gid: int(gid),
 			ModTime: time.Unix(info.ModTime().Unix(), 0), Format: tar.FormatPAX,
@@ -249,6 +254,15 @@ func (s *Store) importTo(ctx context.Context, tmp string, r io.Reader, progress 
 	}
 	if err := u.seal(); err != nil {
 		return Image{}, err
+	}
+	if !u.owners {
+		data, err := json.Marshal(u.given)
+		if err != nil {
+			return Image{}, err
+		}
+		if err := writeFile(filepath.Join(tmp, ownersFile), data, 0o644); err != nil {
+			return Image{}, fmt.Errorf("write the owners: %w", err)
+		}
 	}
 	return s.admit(ctx, tmp, st.Digest, st.Created, "", progress, st.SizeBytes)
 }

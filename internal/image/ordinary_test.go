@@ -59,7 +59,8 @@ func ordinary(dir string) {
 func TestAnOrdinaryUserImports(t *testing.T) {
 	const nobody = 65534
 	from := open(t)
-	img := put(t, from, small)
+	// Not only root and the user own things: a Debian has groups of its own.
+	img := put(t, from, append(another("groups"), node{path: "usr/mail", data: "x", uid: 8}, node{path: "usr/fonts/", uid: 50}))
 	dir, err := os.MkdirTemp("", "dreamcore-image-") // t.TempDir is closed to others
 	if err != nil {
 		t.Fatal(err)

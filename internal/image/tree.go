@@ -5,12 +5,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -121,6 +123,10 @@ func list(ctx context.Context, dir string, progress func(done int64)) (listing, 
 		return listing{}, fmt.Errorf("open root: %w", err)
 	}
 	defer root.Close()
+	own, err := ownersOf(dir)
+	if err != nil {
+		return listing{}, err
+	}
 
 	type entry struct{ path, line string }
 	var entries []entry
@@ -166,7 +172,7 @@ func list(ctx context.Context, dir string, progress func(done int64)) (listing, 
 		default:
 			return fmt.Errorf("%s is a %s, which an image must not hold", p, info.Mode().Type())
 		}
-		uid, gid := owner(p, st)
+		uid, gid := own.of(p, st)
 		entries = append(entries, entry{p, fmt.Sprintf("%s %04o %d %d %s %q\n", kind, st.Mode&0o7777, uid, gid, what, p)})
 		return nil
 	})
@@ -181,17 +187,40 @@ func list(ctx context.Context, dir string, progress func(done int64)) (listing, 
 	return l, nil
 }
 
-// owner is who owns p in the image. An ordinary user cannot give files away, so
-// all of an image that one imported is that user's; what stands for whom then
-// follows from the place, as in every image that is built.
-func owner(p string, st *syscall.Stat_t) (uid, gid uint32) {
+// owners say who owns what in an image that an ordinary user imported: nobody
+// can give files away, so on the disk all of it is that user's. They are kept
+// beside the root, for nobody but the digest, and hold what is not root's.
+type owners map[string][2]uint32
+
+const ownersFile = "owners.json"
+
+// ownersOf reads the owners of the image with this root: none for root, to whom
+// the disk tells the truth.
+func ownersOf(root string) (owners, error) {
+	if os.Geteuid() == 0 {
+		return nil, nil
+	}
+	data, err := os.ReadFile(filepath.Join(filepath.Dir(root), ownersFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the owners: %w", err)
+	}
+	var o owners
+	if err := json.Unmarshal(data, &o); err != nil {
+		return nil, fmt.Errorf("read the owners: %w", err)
+	}
+	return o, nil
+}
+
+// of is who owns p in the image.
+func (o owners) of(p string, st *syscall.Stat_t) (uid, gid uint32) {
 	if me := os.Geteuid(); me == 0 || st.Uid != uint32(me) {
 		return st.Uid, st.Gid
 	}
-	if p == "workspace" || strings.HasPrefix(p+"/", "home/"+userName+"/") {
-		return userID, userID
-	}
-	return 0, 0
+	who := o[p] // root's, when it is not named
+	return who[0], who[1]
 }
 
 // hashFile returns the hex SHA-256 of a regular file in root.

@@ -36,7 +36,8 @@ func badArchive(format string, args ...any) error {
 type unpacker struct {
 	root   *os.Root
 	limit  limits
-	owners bool // restore owner, exact mode and time (needs root)
+	owners bool   // give everything its owner (needs root)
+	given  owners // whose it would be; what is not root's
 
 	dirs  map[string]dirEntry
 	files map[string]bool // regular files, true; other entries, false
@@ -48,8 +49,8 @@ type dirEntry struct {
 	time time.Time
 }
 
-func newUnpacker(root *os.Root, limit limits, owners bool) *unpacker {
-	return &unpacker{root: root, limit: limit, owners: owners,
+func newUnpacker(root *os.Root, limit limits, restore bool) *unpacker {
+	return &unpacker{root: root, limit: limit, owners: restore, given: owners{},
 		dirs: map[string]dirEntry{".": {mode: 0o755, time: epoch}}, files: map[string]bool{}}
 }
 
@@ -137,9 +138,15 @@ func (u *unpacker) add(h *tar.Header, p string, r io.Reader) error {
 			return err
 		}
 		u.files[p] = true
+		if who, ok := u.given[target]; ok {
+			u.given[p] = who
+		}
 		return nil // shares owner, mode and time with its target
 	default:
 		return badArchive("%.80q is neither file, folder nor link", p)
+	}
+	if h.Uid != 0 || h.Gid != 0 {
+		u.given[p] = [2]uint32{uint32(h.Uid), uint32(h.Gid)}
 	}
 	if u.owners {
 		return u.root.Lchown(p, h.Uid, h.Gid)
