@@ -130,7 +130,7 @@ func (e *Engine) measureInside(ctx context.Context, b *box) error {
 	}
 	b.history.add(sample{
 		at: time.Now(), cpuPercent: max(0, min(m.CPUPercent, 100)),
-		memory: max(m.UsedBytes, 0), cache: max(m.CacheBytes, 0), disk: max(m.DiskUsed, 0),
+		memory: max(m.UsedBytes, 0), cache: max(m.CacheBytes, 0), disk: max(m.DiskUsed, 0) + b.machine.WrittenBytes(),
 	})
 	return nil
 }
@@ -147,7 +147,7 @@ func (e *Engine) measure(ctx context.Context, b *box) error {
 	now := time.Now()
 	h := &b.history
 	h.mu.Lock()
-	s := sample{at: now, memory: u.MemoryBytes, cache: u.CacheBytes, disk: h.disk, cpuPercent: h.latest.cpuPercent}
+	s := sample{at: now, memory: u.MemoryBytes, cache: u.CacheBytes, cpuPercent: h.latest.cpuPercent}
 	before, since := h.cpu, h.latest.at
 	ask := h.diskAt.IsZero() || u.CPU-h.diskCPU > stillCPU
 	h.mu.Unlock()
@@ -160,7 +160,6 @@ func (e *Engine) measure(ctx context.Context, b *box) error {
 	}
 	if c, thawed := b.line(); ask && thawed == nil {
 		if st, err := c.state(ctx); err == nil {
-			s.disk = st.DiskUsed
 			h.mu.Lock()
 			h.disk, h.diskCPU, h.diskAt = st.DiskUsed, u.CPU, now
 			h.mu.Unlock()
@@ -168,6 +167,7 @@ func (e *Engine) measure(ctx context.Context, b *box) error {
 	}
 	h.mu.Lock()
 	h.cpu = u.CPU
+	s.disk = h.disk + b.machine.WrittenBytes()
 	h.mu.Unlock()
 	h.add(s)
 	return nil

@@ -154,7 +154,7 @@ func (e *Engine) spare(id string) bool {
 	}
 	rec, err := readRecord(e.run.BoxDir(dreamcore.SandboxID(id)))
 	if errors.Is(err, fs.ErrNotExist) {
-		e.log.Info("a sandbox is not taken back", "sandbox_id", id, "decision", "remove", "reason", "nobody had it yet")
+		e.log.Info("a sandbox is not taken back", "sandbox_id", id, "decision", "remove", "reason", "it has no record: nobody had it, or its engine kept none")
 		return false
 	}
 	if err == nil {

@@ -123,7 +123,7 @@ func (b *Box) launch(ctx context.Context, l launch) error {
 		}
 	}()
 	dir, control := b.r.boxDir(b.ID), b.r.controlDir(b.ID)
-	overlay := filepath.Join(dir, "overlay")
+	overlay := b.r.overlayDir(b.ID)
 	for _, d := range []string{dir, control, overlay} {
 		if err := os.Mkdir(d, 0o700); err != nil {
 			return err

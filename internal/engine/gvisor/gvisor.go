@@ -115,6 +115,7 @@ func (r *Runtime) boxesDir() string            { return filepath.Join(r.cfg.Dir,
 func (r *Runtime) boxDir(id string) string     { return filepath.Join(r.boxesDir(), id) }
 func (r *Runtime) sandboxd() string            { return filepath.Join(r.cfg.Dir, sandboxdName) }
 func (r *Runtime) Limited() bool               { return r.cgroups != nil }
+func (r *Runtime) overlayDir(id string) string { return filepath.Join(r.boxDir(id), "overlay") }
 func (r *Runtime) controlDir(id string) string { return filepath.Join(r.boxDir(id), "control") }
 
 // Open checks the machine, takes the folder, and removes whatever a Runtime

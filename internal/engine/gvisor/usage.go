@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -27,6 +28,28 @@ func (b *Box) Usage() (Usage, error) {
 		return Usage{}, ErrUnknown
 	}
 	return b.r.cgroups.usage(b.ID)
+}
+
+// WrittenBytes is what the box has written into its root, 0 when that cannot
+// be told: gVisor keeps it in a file of the host that it has unlinked, and the
+// box's own file system does not tell.
+func (b *Box) WrittenBytes() int64 {
+	dir := fmt.Sprintf("/proc/%d/fd", b.sandboxPID())
+	fds, err := os.ReadDir(dir)
+	if err != nil {
+		return 0 // it has ended
+	}
+	for _, fd := range fds {
+		name := filepath.Join(dir, fd.Name())
+		if to, err := os.Readlink(name); err != nil || !strings.HasPrefix(to, b.r.overlayDir(b.ID)+"/") {
+			continue
+		}
+		var st syscall.Stat_t
+		if syscall.Stat(name, &st) == nil {
+			return st.Blocks * 512 // it is as long as it may grow, and sparse
+		}
+	}
+	return 0
 }
 
 func (c *cgroups) usage(id string) (Usage, error) {
