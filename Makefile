@@ -46,8 +46,8 @@ $(RUNSC):
 image: build ## build the sandbox image, unless the locked one is there
 	$(BIN) image build --lock image/lock.json
 
-# Debian packages that the tests need on the host (the image has its own).
-TESTDEPS := chromium-headless-shell
+# What the tests need on the host (the image has its own): program=package.
+TESTDEPS := chromium-headless-shell=chromium-headless-shell npm=npm
 # What boots many sandboxes, drives real clients or whole binaries needs the
 # machine for itself: one package after the other, when the rest is done.
 ALONE := /test/(soak|peer|wire|command|fuzz)$$
@@ -58,9 +58,10 @@ test: lint setup testdeps ## run every test; a skipped one is a failure
 	  run 22m ./test/e2e; } | go run ./test/summary
 
 testdeps:
-	@if ! command -v chromium-headless-shell >/dev/null; then \
-	  if [ "$$(id -u)" = 0 ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(TESTDEPS); \
-	  else echo "the browser tests need a package, run: sudo apt-get install $(TESTDEPS)"; exit 1; fi; fi
+	@need=; for d in $(TESTDEPS); do command -v "$${d%=*}" >/dev/null || need="$$need $${d#*=}"; done; \
+	if [ -n "$$need" ]; then \
+	  if [ "$$(id -u)" = 0 ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$need; \
+	  else echo "the tests need packages, run: sudo apt-get install$$need"; exit 1; fi; fi
 
 test-e2b: build ## the sandbox suite at the real E2B; needs E2B_API_KEY
 	@test -n "$$E2B_API_KEY" || { echo "set E2B_API_KEY to your key of E2B, and E2B_TEMPLATE to the template's id (optional: E2B_DOMAIN, E2B_PLAN=free|paid, E2B_PROXY_ADDRESS); then run the same command"; exit 1; }

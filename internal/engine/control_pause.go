@@ -145,6 +145,8 @@ func (e *Engine) refuseFreeze(w http.ResponseWriter, id dreamcore.SandboxID, wha
 		status = http.StatusServiceUnavailable
 	case dreamcore.Refused:
 		status = http.StatusInsufficientStorage
+	case dreamcore.Missing:
+		status = http.StatusNotImplemented // this machine cannot, for this user
 	}
 	refuse(w, status, message)
 }

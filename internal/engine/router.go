@@ -71,8 +71,7 @@ func (e *Engine) signedFor(r *http.Request, sig string) (address, bool) {
 			return address{id: snap.ID, port: envd.Port, signed: !late}, true
 		}
 	}
-	// Still the router's business: it answers that there is no such box.
-	return address{port: envd.Port}, true
+	return address{port: envd.Port}, true // the router's business all the same
 }
 
 // signed checks E2B's file signature. late: it is right, and its time is over.
@@ -99,6 +98,10 @@ func signed(r *http.Request, sig, token string) (ok, late bool) {
 
 // route carries a request into the box that it is for.
 func (e *Engine) route(w http.ResponseWriter, r *http.Request, to address) {
+	if to.id == "" {
+		refuse(w, http.StatusUnauthorized, "the signature of the URL is wrong, or its sandbox is gone")
+		return
+	}
 	b, ok := e.awake(r, to)
 	if !ok {
 		e.refuseDead(w, r, to.id)
