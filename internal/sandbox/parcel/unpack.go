@@ -212,26 +212,41 @@ func (u *unpacker) single(in io.Reader, h *tar.Header, mode fs.FileMode) error {
 	return u.file(root, filepath.Base(u.Target), in, h, mode)
 }
 
-// clear makes room for what is not a folder. A folder there is not removed.
+// clear makes room for a link.
 func (u *unpacker) clear(root *os.Root, name string) error {
-	info, err := root.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	there, err := u.mayReplace(root, name)
+	if err != nil || !there {
 		return err
-	}
-	if info.IsDir() {
-		return u.fail("is_folder")
 	}
 	return root.Remove(name) // also a link: what it points to is not ours to write
 }
 
+// mayReplace reports whether something has the name that what is no folder shall
+// have. Only a file or a link makes way.
+func (u *unpacker) mayReplace(root *os.Root, name string) (there bool, err error) {
+	info, err := root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, err
+	case info.IsDir():
+		return true, u.fail("is_folder", "name", clip(filepath.Join(root.Name(), name)))
+	case info.Mode().Type()&^fs.ModeSymlink != 0:
+		return true, u.fail("is_special", "name", clip(filepath.Join(root.Name(), name)))
+	}
+	return true, nil
+}
+
+// file writes a file under a name of its own beside the one that it gets: until
+// it is whole, what was there stays, and half a file never has its name.
 func (u *unpacker) file(root *os.Root, name string, in io.Reader, h *tar.Header, mode fs.FileMode) error {
-	if err := u.clear(root, name); err != nil {
+	if _, err := u.mayReplace(root, name); err != nil {
 		return err
 	}
-	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	// Nobody who made the archive can name it.
+	part := path.Join(path.Dir(name), ".dreamcore-"+dreamcore.NewToken(16))
+	f, err := root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -239,11 +254,18 @@ func (u *unpacker) file(root *os.Root, name string, in io.Reader, h *tar.Header,
 	if u.MaxBytes -= n; err == nil && u.MaxBytes < 0 {
 		err = u.fail("too_many_bytes")
 	}
-	if err = errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
-		return err
+	err = errors.Join(err, f.Chmod(mode), f.Close())
+	if err == nil {
+		err = root.Chtimes(part, h.ModTime, h.ModTime)
+	}
+	if err == nil {
+		err = root.Rename(part, name)
+	}
+	if err != nil {
+		return errors.Join(err, root.Remove(part))
 	}
 	u.files++
-	return root.Chtimes(name, h.ModTime, h.ModTime)
+	return nil
 }
 
 // linkStays reports whether a symbolic link cannot lead out of the target, now

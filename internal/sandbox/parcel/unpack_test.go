@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -272,4 +273,71 @@ func FuzzUnpack(f *testing.F) {
 			return nil
 		})
 	})
+}
+
+// A copy that is cut leaves no part of a file, and what had its name stays.
+func TestUnpackLeavesNoHalfFile(t *testing.T) {
+	big := part{tar.TypeReg, "p", strings.Repeat("x", 20_000), 0o644}
+	alone := archive(t, big)
+	big.name = "p/big"
+	folder := archive(t, part{tar.TypeDir, "p/", "", 0o755}, part{tar.TypeReg, "p/first", "whole", 0o644}, big)
+	for name, c := range map[string]struct {
+		data   []byte
+		before string // what is there under the cut file's name
+		cut    string
+		want   []string
+	}{
+		"a file":              {alone, "", "got", nil},
+		"a file over another": {alone, "old", "got", []string{"got old"}},
+		"a file of a folder":  {folder, "", "got/big", []string{"got/first whole"}},
+		"one over another":    {folder, "old", "got/big", []string{"got/big old", "got/first whole"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, l := range []limits{ample, {10_000, 10}} { // cut by the sender, or by our bound
+				dir := t.TempDir()
+				data := c.data
+				if l == ample {
+					data = data[:len(data)-12_000]
+				}
+				if c.before != "" {
+					if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, c.cut)), 0o755); err != nil {
+						t.Fatal(err)
+					}
+					if err := os.WriteFile(filepath.Join(dir, c.cut), []byte(c.before), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if _, _, err := unpackInto(t, dir, "p", data, l); err == nil {
+					t.Fatal("half an archive passed for a whole one")
+				}
+				var files []string
+				for _, s := range seen(t, dir) {
+					if mode, rest, _ := strings.Cut(s, " "); strings.HasPrefix(mode, "-") {
+						files = append(files, rest)
+					}
+				}
+				if !slices.Equal(files, c.want) {
+					t.Errorf("%v: there are %.200q, want %q", l, files, c.want)
+				}
+			}
+		})
+	}
+}
+
+// What is neither file nor link is not replaced by a file.
+func TestUnpackLeavesPipesAndFoldersAlone(t *testing.T) {
+	for name, make := range map[string]func(string) error{
+		"a folder": func(p string) error { return os.Mkdir(p, 0o755) },
+		"a pipe":   func(p string) error { return syscall.Mkfifo(p, 0o600) },
+	} {
+		dir := t.TempDir()
+		if err := make(filepath.Join(dir, "got")); err != nil {
+			t.Fatal(err)
+		}
+		before := seen(t, dir)
+		_, _, err := unpackInto(t, dir, "p", archive(t, part{tar.TypeReg, "p", "x", 0o644}), ample)
+		if dreamcore.CodeOf(err) != dreamcore.Refused || !strings.Contains(err.Error(), "got") || !slices.Equal(before, seen(t, dir)) {
+			t.Errorf("%s: %v, %q became %q", name, err, before, seen(t, dir))
+		}
+	}
 }
