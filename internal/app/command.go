@@ -108,7 +108,7 @@ func Run(ctx context.Context, t Terminal, args []string) int {
 			return 1
 		case ctx.Err() != nil:
 			fmt.Fprintln(t.Err, text.T(t.Lang, "cli.interrupted"))
-			return 130
+			return exitInterrupted
 		}
 		explain(t, err)
 		return 1

@@ -33,6 +33,9 @@ const (
 	exitSignal    = 128 // plus the number of the signal
 )
 
+// exitInterrupted is what an interrupted command ends with: 128 and SIGINT.
+const exitInterrupted = 130
+
 // exitError asks for an exit code of its own. Without a cause everything was
 // said already.
 type exitError struct {

@@ -59,7 +59,7 @@ func copySandbox(ctx context.Context, t Terminal, args []string) error {
 	if (from.id == "") == (to.id == "") {
 		return usage(t)
 	}
-	c := copying{h: h, user: user, most: int64(most), warn: leftOut(t)}
+	c := &copying{h: h, user: user, most: int64(most)}
 	id := from.id + to.id
 	if c.sb, err = h.open(ctx, id); err != nil {
 		return err
@@ -70,16 +70,34 @@ func copySandbox(ctx context.Context, t Terminal, args []string) error {
 	} else {
 		err = c.in(ctx, from.path, to.path)
 	}
+	if err != nil && ctx.Err() != nil {
+		return interrupted(t, ctx.Err(), from.id != "", files)
+	}
 	if err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
 		return h.explain(err, id)
 	}
 	if from.id != "" && files == 0 {
 		return failure(t.Lang, dreamcore.Refused, "sandbox.copy", "sandbox_cmd.copied_nothing")
 	}
+	if c.lacks {
+		fmt.Fprintln(t.Err, text.T(t.Lang, "sandbox_cmd.not_all"))
+		return errSaid
+	}
 	return nil
+}
+
+// interrupted says what an interrupted copy left behind: files that are whole
+// on this machine, anything in a sandbox.
+func interrupted(t Terminal, err error, out bool, files int) error {
+	key := "sandbox_cmd.interrupted_in"
+	if out && files == 0 {
+		return err // which says that there is nothing
+	}
+	if out {
+		key = "sandbox_cmd.interrupted_out"
+	}
+	fmt.Fprintln(t.Err, text.T(t.Lang, key))
+	return &exitError{code: exitInterrupted}
 }
 
 // copying copies with tar in the sandbox: it keeps modes, links and times, and a
@@ -89,7 +107,8 @@ type copying struct {
 	sb   *e2b.Remote
 	user string
 	most int64 // bytes that may come out
-	warn func(why parcel.Why, name string)
+	// lacks: the copy is not all of what was to be copied.
+	lacks bool
 }
 
 // contents reports whether a path means what is in a folder ("dir/."), and
@@ -102,7 +121,7 @@ func contents(p string) (string, bool) {
 }
 
 // out copies from the sandbox to here and returns how many files came.
-func (c copying) out(ctx context.Context, from, to string) (int, error) {
+func (c *copying) out(ctx context.Context, from, to string) (int, error) {
 	src, inner := contents(from)
 	if src = path.Clean(src); src == ".." || strings.HasPrefix(src, "../") {
 		// Names in the archive would begin with what is refused there.
@@ -145,7 +164,7 @@ func (c copying) out(ctx context.Context, from, to string) (int, error) {
 	stop := context.AfterFunc(ctx, func() { reader.CloseWithError(ctx.Err()) })
 	defer stop()
 	files, unpacked := parcel.Unpack(reader, parcel.Order{
-		Base: base, Target: target, MaxBytes: c.most, MaxFiles: maxFiles, LeftOut: c.warn, Lang: c.h.t.Lang,
+		Base: base, Target: target, MaxBytes: c.most, MaxFiles: maxFiles, LeftOut: c.leftOut, Lang: c.h.t.Lang,
 	})
 	if unpacked == nil {
 		_, unpacked = io.Copy(io.Discard, reader) // the padding behind the end
@@ -159,7 +178,7 @@ func (c copying) out(ctx context.Context, from, to string) (int, error) {
 }
 
 // in copies from here into the sandbox.
-func (c copying) in(ctx context.Context, from, to string) error {
+func (c *copying) in(ctx context.Context, from, to string) error {
 	src, inner := contents(from)
 	info, err := os.Stat(src)
 	if err != nil {
@@ -207,7 +226,7 @@ func (c copying) in(ctx context.Context, from, to string) error {
 		}
 	}()
 	w := bufio.NewWriterSize(sending{ctx, s}, 1<<20)
-	packed := parcel.Pack(w, abs, base, c.warn)
+	packed := parcel.Pack(w, abs, base, c.leftOut)
 	if packed == nil {
 		packed = w.Flush()
 	}
@@ -250,29 +269,41 @@ func keep(b *bytes.Buffer, data []byte) {
 	}
 }
 
-func (c copying) noTar(err error) error {
+func (c *copying) noTar(err error) error {
 	if dreamcore.CodeOf(err) == dreamcore.NotFound {
 		return failure(c.h.t.Lang, dreamcore.Missing, "sandbox.copy", "sandbox_cmd.no_tar")
 	}
 	return err
 }
 
-func (c copying) tarEnded(exit sandbox.Exit, err error, said string) error {
+// diskFull is how tar says that there is no room for what it unpacks: the error
+// where the system named one, else what it could write.
+var diskFull = regexp.MustCompile(`No space left on device|Disk quota exceeded|Wrote only \d+ of \d+ bytes`)
+
+// tarEnded judges how tar ended in the sandbox, and what it said.
+func (c *copying) tarEnded(exit sandbox.Exit, err error, said string) error {
+	lang := c.h.t.Lang
 	switch {
 	case err != nil:
 		return err
-	case exit.Code == 0:
-		return nil
-	case exit.Code == 1: // files changed while they were read
-		fmt.Fprintln(c.h.t.Err, text.T(c.h.t.Lang, "sandbox_cmd.tar_warned", "said", printable(said, 500)))
-		return nil
+	case exit.Code > 1 && diskFull.MatchString(said):
+		return failure(lang, dreamcore.Refused, "sandbox.copy", "sandbox_cmd.disk_full", "said", printable(said, 500))
+	case exit.Code > 1 || exit.Code < 0:
+		return failure(lang, dreamcore.Refused, "sandbox.copy", "sandbox_cmd.tar_failed", "code", strconv.Itoa(exit.Code), "said", printable(said, 500))
 	}
-	return failure(c.h.t.Lang, dreamcore.Refused, "sandbox.copy", "sandbox_cmd.tar_failed", "code", strconv.Itoa(exit.Code), "said", printable(said, 500))
+	if said = printable(said, 500); said != "" {
+		fmt.Fprintln(c.h.t.Err, text.T(lang, "sandbox_cmd.tar_warned", "said", said))
+	}
+	// A file changed while it was read; or tar passed over what no archive holds,
+	// which it does not count.
+	if exit.Code == 1 || strings.Contains(said, "socket ignored") {
+		c.lacks = true
+	}
+	return nil
 }
 
-// leftOut prints what a copy left out, as warnings.
-func leftOut(t Terminal) func(why parcel.Why, name string) {
-	return func(why parcel.Why, name string) {
-		fmt.Fprintln(t.Err, text.T(t.Lang, "sandbox_cmd."+string(why), "name", printable(name, 200)))
-	}
+// leftOut prints what a copy leaves out.
+func (c *copying) leftOut(why parcel.Why, name string) {
+	c.lacks = true
+	fmt.Fprintln(c.h.t.Err, text.T(c.h.t.Lang, "sandbox_cmd."+string(why), "name", printable(name, 200)))
 }

@@ -254,6 +254,21 @@ func TestCopy(t *testing.T) {
 		}
 	}
 
+	// What no archive holds is left out, and that is said.
+	mixed := filepath.Join(dir, "mixed")
+	for _, err := range []error{os.Mkdir(mixed, 0o755), syscall.Mkfifo(mixed+"/pipe", 0o600), os.WriteFile(mixed+"/file", []byte("f"), 0o600)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := w.run("", "sandbox", "cp", mixed, id+":/workspace"); got.code != 1 || !strings.Contains(got.err, "mixed/pipe") || !strings.Contains(got.err, "not everything") {
+		t.Errorf("a pipe was left out: %+v", got)
+	}
+	w.must("sandbox", "exec", id, "--", "sh", "-c", "cd /workspace/mixed && test -f file && ln -s /etc out")
+	if got := w.run("", "sandbox", "cp", id+":/workspace/mixed", dir+"/mixed2"); got.code != 1 || !strings.Contains(got.err, "mixed/out") || !strings.Contains(got.err, "not everything") {
+		t.Errorf("a link was left out: %+v", got)
+	}
+
 	// The sandbox turns hostile: its tar is a program of its own.
 	hostile := filepath.Join(dir, "hostile")
 	script := "#!/usr/bin/python3\nimport tarfile, io, sys\nt = tarfile.open(fileobj=sys.stdout.buffer, mode='w|')\n" +
@@ -284,6 +299,34 @@ func TestCopy(t *testing.T) {
 	}
 	if got := w.run("", "sandbox", "cp", dir+"/no-such-file", id+":/x"); got.code != 1 || !strings.Contains(got.err, "no-such-file") {
 		t.Errorf("a missing file: %+v", got)
+	}
+
+	// A copy that is interrupted leaves no half file.
+	stuck := "#!/usr/bin/python3\nimport tarfile, sys, time\ni = tarfile.TarInfo('big'); i.size = 1 << 20\n" +
+		"sys.stdout.buffer.write(i.tobuf() + b'x' * 5000); sys.stdout.flush(); time.sleep(1000)\n"
+	if got := w.run(stuck, "sandbox", "exec", "-u", "root", id, "--", "sh", "-c", "cat > /usr/bin/tar"); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	half := t.TempDir()
+	cmd := w.command("sandbox", "cp", id+":/workspace/big", half+"/big")
+	var said lines
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		if parts, err := filepath.Glob(half + "/.*"); err == nil && len(parts) > 0 {
+			break
+		}
+		if time.Since(begun) > patience {
+			t.Error("nothing is being copied")
+			break
+		}
+	}
+	_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended: then its code is another
+	_ = cmd.Wait()
+	if left, err := os.ReadDir(half); err != nil || len(left) > 0 || cmd.ProcessState.ExitCode() != 130 || !strings.Contains(said.String(), "Nothing was left behind") {
+		t.Errorf("interrupted: %v are left, %v, code %d, it said %q", left, err, cmd.ProcessState.ExitCode(), said.String())
 	}
 }
 
