@@ -16,6 +16,7 @@ type engineAddress struct {
 	APIURL   string `json:"api_url,omitempty"`
 	Socket   string `json:"socket,omitempty"`    // Unix socket that is dialled instead
 	CertFile string `json:"cert_file,omitempty"` // certificates to trust for APIURL
+	Domain   string `json:"domain,omitempty"`    // of the sandboxes' host names
 	APIKey   string `json:"api_key"`
 	PID      int    `json:"pid"` // the engine's process, for people
 }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -50,6 +51,9 @@ func TestWrongCommandLinesSayWhatIsRight(t *testing.T) {
 		{[]string{"image"}, 2, "image build"},
 		{[]string{"image", "frob"}, 2, "image build"},
 		{[]string{"image", "use"}, 2, "image build"},
+		{[]string{"image", "--help"}, 0, "image export --e2b DIR"},
+		{[]string{"image", "export", "--help"}, 0, "image export --e2b DIR"},
+		{[]string{"image", "build", "-h"}, 0, "--update"},
 		{[]string{"image", "use", "sha256:0000"}, 1, "What to do"},
 		{[]string{"image", "import", "/does/not/exist"}, 1, "Error"},
 	} {
@@ -99,5 +103,25 @@ func TestPrintableIsOneLineWithoutTricks(t *testing.T) {
 	}
 	if got := printable(strings.Repeat("猫", 50), 10); got != strings.Repeat("猫", 10)+"…" {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestASentenceLosesItsStopBeforeItsCause(t *testing.T) {
+	for want, c := range map[string][2]string{
+		"It failed: no room":            {"It failed.", "no room"},
+		"失敗しました: no room":               {"失敗しました。", "no room"},
+		"It failed: this too: really":   {"It failed.", "this too.: really"},
+		"Wait ...: no room":             {"Wait ...", "no room"},
+		"It failed: open .: no file":    {"It failed", "open .: no file"},
+		"It failed: read /a/..: denied": {"It failed", "read /a/..: denied"},
+	} {
+		if got := becauseOf(c[0], c[1]); got != want {
+			t.Errorf("%q is %q, want %q", c, got, want)
+		}
+	}
+	var out bytes.Buffer
+	explain(Terminal{Err: &out, Lang: dreamcore.English}, dreamcore.Errorf(dreamcore.Invalid, "x", "It failed.").Because(errors.New("no room")))
+	if out.String() != "Error: It failed: no room\n" {
+		t.Errorf("%q", out.String())
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -127,13 +128,20 @@ func explain(t Terminal, err error) {
 	}
 	msg := e.Msg
 	if e.Err != nil {
-		msg += ": " + printable(e.Err.Error(), 2000)
+		msg = becauseOf(msg, printable(e.Err.Error(), 2000))
 	}
 	fmt.Fprintln(t.Err, text.T(t.Lang, "cli.error", "error", msg))
 	if e.Hint != "" {
 		fmt.Fprintln(t.Err, text.T(t.Lang, "cli.hint", "hint", e.Hint))
 	}
 }
+
+// stopBefore is the end of a sentence to which its cause was glued; the dot of a
+// path (open .: …) is none.
+var stopBefore = regexp.MustCompile(`([\pL\pN)"'` + "`" + `）」])[.。]: `)
+
+// becauseOf joins a sentence and its cause, and what that is made of, to one.
+func becauseOf(msg, cause string) string { return stopBefore.ReplaceAllString(msg+": "+cause, "$1: ") }
 
 // settings are the flags that every service command has.
 type settings struct {

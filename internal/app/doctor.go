@@ -50,7 +50,7 @@ func runDoctor(ctx context.Context, t Terminal, args []string) error {
 	trial := New(cfg, log)
 	checks := doctor.Run(ctx, doctor.Config{
 		Engine: engineListen, Serving: runningEngine(ctx, t, cfg.Data), Limited: func() bool { return trial.limited },
-		Lang: t.Lang, Data: cfg.Data, Cache: cache, Listen: listen, AllowNoLimits: cfg.AllowNoLimits, Rootless: engine.TryRootless,
+		Lang: t.Lang, Ordinary: os.Geteuid() != 0, Data: cfg.Data, Cache: cache, Listen: listen, AllowNoLimits: cfg.AllowNoLimits, Rootless: engine.TryRootless,
 		Runsc: func() (string, error) {
 			p, err := payload.Extract(cache)
 			return p.Runsc, err

@@ -230,7 +230,7 @@ func (s *standalone) open(ctx context.Context) error {
 
 	port := l.Addr().(*net.TCPAddr).Port
 	s.public = o.address(port, true)
-	a := engineAddress{APIURL: o.address(port, false), CertFile: o.certFile, APIKey: s.key.Reveal(), PID: os.Getpid()}
+	a := engineAddress{APIURL: o.address(port, false), CertFile: o.certFile, Domain: o.domain, APIKey: s.key.Reveal(), PID: os.Getpid()}
 	if err := a.leave(o.folder); err != nil {
 		return err
 	}
@@ -318,10 +318,13 @@ func servedImages(lang dreamcore.Lang) (func(ref string) (engine.Image, error), 
 // tell prints what E2B's SDK needs, ready to paste, on standard output; for
 // people there is a word on standard error.
 func (s *standalone) tell(t Terminal) {
-	fmt.Fprintln(t.Err, text.T(t.Lang, "engine_cmd.serving", "url", s.public))
-	if !s.engine.Limited() {
+	serving := "engine_cmd.serving"
+	if s.order.keep {
+		serving = "engine_cmd.serving_keep"
+	}
+	fmt.Fprintln(t.Err, text.T(t.Lang, serving, "url", s.public))
+	if !s.engine.Limited() { // the engine has logged why
 		fmt.Fprintln(t.Err, text.T(t.Lang, "engine_cmd.no_limits"))
-		s.log.Warn("sandboxes run WITHOUT limits of memory, processors and processes on this machine", "decision", "go on", "reason", "allow_no_limits")
 	}
 	if s.order.remote && s.order.certificates == nil {
 		fmt.Fprintln(t.Err, text.T(t.Lang, "engine_cmd.no_tls"))

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"dreamcore/internal/image"
@@ -21,14 +22,18 @@ func runImage(ctx context.Context, t Terminal, args []string) error {
 	}
 	var update, again bool
 	var lockFile, e2bDir string
-	rest, err := flags(t, "image "+args[0], args[1:], func(f *flag.FlagSet) {
+	if args[0] == "-h" || args[0] == "--help" || args[0] == "help" {
+		t.say("cli.image_help")
+		return nil
+	}
+	rest, err := options(t, "cli.image_help", args[1:], func(f *flag.FlagSet) {
 		if args[0] == "build" {
-			f.BoolVar(&update, "update", false, "take the newest versions instead of the locked ones")
-			f.BoolVar(&again, "again", false, "build even when the image is there")
-			f.StringVar(&lockFile, "lock", "", "read this lock file, and write the new lock to it")
+			f.BoolVar(&update, "update", false, "")
+			f.BoolVar(&again, "again", false, "")
+			f.StringVar(&lockFile, "lock", "", "")
 		}
 		if args[0] == "export" {
-			f.StringVar(&e2bDir, "e2b", "", "write the image as a template of E2B into this folder")
+			f.StringVar(&e2bDir, "e2b", "", "")
 		}
 	})
 	if err != nil {
@@ -146,7 +151,11 @@ func listImages(t Terminal, store *image.Store) error {
 		return err
 	}
 	if len(all) == 0 {
-		t.say("cli.image_none")
+		key := "cli.image_none"
+		if os.Geteuid() != 0 {
+			key = "cli.image_none_user"
+		}
+		t.say(key)
 		return nil
 	}
 	current, _ := store.Current() // none is current: then nothing is marked

@@ -209,6 +209,15 @@ func (h *hand) open(ctx context.Context, id string) (*e2b.Remote, error) {
 	return r, h.explain(err, id)
 }
 
+// silent is the text for an engine that does not answer: what to do depends on
+// who named it.
+func (h *hand) silent() string {
+	if h.address == (engineAddress{}) {
+		return "silent_url"
+	}
+	return "silent"
+}
+
 // explain turns a client's error into what people at a terminal read.
 func (h *hand) explain(err error, id string) error {
 	var e *dreamcore.Error
@@ -220,7 +229,7 @@ func (h *hand) explain(err error, id string) error {
 	case e.Code == dreamcore.Lost && strings.HasSuffix(e.Msg, text.T(h.t.Lang, "engine.lost", "id", id)):
 		return failure(h.t.Lang, dreamcore.Lost, "sandbox", "sandbox_cmd.no_sandbox", "id", printable(id, 64))
 	case e.Code == dreamcore.Unavailable && e.Msg == text.T(h.t.Lang, "engine.no_answer"):
-		return failure(h.t.Lang, dreamcore.Unavailable, "sandbox", "sandbox_cmd.silent", "where", h.where).Because(e.Err)
+		return failure(h.t.Lang, dreamcore.Unavailable, "sandbox", "sandbox_cmd."+h.silent(), "where", printable(h.where, 200)).Because(e.Err)
 	}
 	// A sandbox's and a remote engine's words are untrusted.
 	c := *e
@@ -277,11 +286,17 @@ func listSandboxes(ctx context.Context, t Terminal, args []string) error {
 	return w.Flush()
 }
 
+// ownMetadata is how the keys begin that our client adds for itself.
+const ownMetadata = "dreamcore_"
+
 // pairsOf prints metadata, which is whoever made the sandbox's words, in one
-// bounded line.
+// bounded line; without what nobody asked for.
 func pairsOf(m map[string]string) string {
 	var all []string
 	for k, v := range m {
+		if strings.HasPrefix(k, ownMetadata) {
+			continue
+		}
 		all = append(all, printable(k, 40)+"="+printable(v, 60))
 	}
 	slices.Sort(all)
@@ -438,6 +453,6 @@ func engineEnvironment(ctx context.Context, t Terminal, args []string) error {
 	if h.address.APIURL == "" {
 		return failure(t.Lang, dreamcore.Invalid, "sandbox", "sandbox_cmd.has_environment")
 	}
-	printVariables(t, h.address.APIKey, h.address.APIURL, h.address.APIURL, "")
+	printVariables(t, h.address.APIKey, h.address.APIURL, h.address.APIURL, h.address.Domain)
 	return nil
 }

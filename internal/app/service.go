@@ -215,9 +215,7 @@ func (s *Service) openEngine(ctx context.Context, paths payload.Paths) error {
 		return fmt.Errorf("start the engine: %w", err)
 	}
 	s.onClose("engine", func(context.Context) error { return eng.Close() })
-	if s.limited = eng.Limited(); !s.limited {
-		s.log.Warn("sandboxes run WITHOUT limits of memory, processors and processes on this machine", "decision", "go on", "reason", "allow_no_limits")
-	}
+	s.limited = eng.Limited() // where not, the engine has logged why
 	socket := filepath.Join(dir, "api.sock")
 	_ = os.Remove(socket) // of a former life; the lock says that nobody uses it
 	l, err := net.Listen("unix", socket)

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -43,6 +44,7 @@ type Check struct {
 // Config is what is looked at.
 type Config struct {
 	Lang        dreamcore.Lang
+	Ordinary    bool // whoever asks is not root
 	Data, Cache string
 	Listen      []string               // addresses that must be free
 	Runsc       func() (string, error) // where the sandbox program is
@@ -106,7 +108,11 @@ func (e *exam) add(name string, state State, args ...string) {
 		c.Says = text.T(e.cfg.Lang, "doctor."+name+"_ok", args...)
 	} else {
 		c.Says = text.T(e.cfg.Lang, "doctor."+name+"_bad", args...)
-		c.Fix = text.T(e.cfg.Lang, "doctor."+name+"_fix", args...)
+		fix := "doctor." + name + "_fix"
+		if user := fix + "_user"; e.cfg.Ordinary && text.T(e.cfg.Lang, user) != user {
+			fix = user
+		}
+		c.Fix = text.T(e.cfg.Lang, fix, args...)
 	}
 	e.checks = append(e.checks, c)
 }
@@ -121,7 +127,7 @@ func (e *exam) system() {
 
 func (e *exam) user(ctx context.Context) {
 	switch {
-	case os.Geteuid() == 0:
+	case !e.cfg.Ordinary:
 		e.add("root", Good)
 	case e.cfg.Rootless != nil && e.cfg.Rootless(ctx) == nil:
 		e.add("rootless", Weak)
@@ -233,13 +239,22 @@ func (e *exam) runsc(ctx context.Context) {
 	version, _, _ := strings.Cut(string(out), "\n")
 	// A runsc built from the Go module does not know its release; its build does.
 	if info, err := buildinfo.ReadFile(path); err == nil {
-		for _, m := range info.Deps {
-			if m.Path == "gvisor.dev/gvisor" {
-				version = "runsc, gVisor " + m.Version
-			}
+		if v := gvisorOf(info); v != "" {
+			version = "runsc, gVisor " + v
 		}
 	}
 	e.add("runsc", Good, "version", version)
+}
+
+// gvisorOf is the version of gVisor's module in a build: its own, or of what it
+// was built with; "" when there is none.
+func gvisorOf(info *buildinfo.BuildInfo) string {
+	for _, m := range append([]*debug.Module{&info.Main}, info.Deps...) {
+		if m.Path == "gvisor.dev/gvisor" {
+			return m.Version
+		}
+	}
+	return ""
 }
 
 func (e *exam) image() bool {

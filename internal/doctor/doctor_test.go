@@ -2,14 +2,17 @@ package doctor
 
 import (
 	"context"
+	"debug/buildinfo"
 	"errors"
 	"net"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 
 	"dreamcore"
+	"dreamcore/internal/text"
 )
 
 func sound(t *testing.T) Config {
@@ -78,5 +81,55 @@ func TestABoxThatDoesNotBoot(t *testing.T) {
 	cfg.Boot = func(context.Context) error { return errors.New("no such luck") }
 	if c := find(Run(t.Context(), cfg), "no such luck"); c == nil || c.State != Bad {
 		t.Error("it is not told")
+	}
+}
+
+// An ordinary user is not told to do what needs root.
+func TestAnOrdinaryUserImportsAnImage(t *testing.T) {
+	cfg := sound(t)
+	cfg.Image = func() (string, error) { return "", errors.New("no image was built") }
+	for _, cfg.Lang = range dreamcore.Langs {
+		for _, cfg.Ordinary = range []bool{false, true} {
+			c := find(Run(t.Context(), cfg), "no image was built")
+			if c == nil || !strings.Contains(c.Fix, "image import FILE") || strings.Contains(c.Fix, "image build") == cfg.Ordinary {
+				t.Errorf("%s, ordinary %v: %+v", cfg.Lang, cfg.Ordinary, c)
+			}
+		}
+	}
+}
+
+// A machine without control groups is described once, not in two ways.
+func TestWhatIsNotLimitedIsSaidInOneWay(t *testing.T) {
+	cfg := sound(t)
+	cfg.Ordinary, cfg.Rootless, cfg.Limited = true, func(context.Context) error { return nil }, func() bool { return false }
+	checks := Run(t.Context(), cfg)
+	e := exam{cfg: cfg}
+	e.add("cgroups", Weak, "missing", "cpu, memory, pids")
+	for _, name := range []string{"rootless", "limits", "cgroups"} {
+		says := text.T(cfg.Lang, "doctor."+name+"_bad", "missing", "cpu, memory, pids")
+		if find(append(checks, e.checks...), says) == nil {
+			t.Errorf("%s is not said", name)
+		}
+		for _, part := range []string{"processors", "memory as a whole", "the number of", "disk"} {
+			if !strings.Contains(says, part) {
+				t.Errorf("%s says nothing of %q: %s", name, part, says)
+			}
+		}
+	}
+}
+
+// The version of a runsc that was built as the main module, as ours is, and of
+// one within another.
+func TestTheVersionOfGvisorIsThatOfItsModule(t *testing.T) {
+	for _, info := range []buildinfo.BuildInfo{
+		{Main: debug.Module{Path: "gvisor.dev/gvisor", Version: "v1.2.3"}},
+		{Main: debug.Module{Path: "x"}, Deps: []*debug.Module{{Path: "y"}, {Path: "gvisor.dev/gvisor", Version: "v1.2.3"}}},
+	} {
+		if v := gvisorOf(&info); v != "v1.2.3" {
+			t.Errorf("%+v: %q", info, v)
+		}
+	}
+	if v := gvisorOf(&buildinfo.BuildInfo{Main: debug.Module{Path: "x"}}); v != "" {
+		t.Error(v)
 	}
 }

@@ -87,10 +87,20 @@ func Open(dir string) (*Store, error) {
 func (s *Store) fail(code dreamcore.Code, op, key string, cause error, args ...string) error {
 	e := &dreamcore.Error{Code: code, Op: op, Err: cause}
 	e.Msg = text.T(s.Lang, "image."+key, args...)
-	if hint := "image." + key + "_hint"; text.T(s.Lang, hint) != hint {
-		e.Hint = text.T(s.Lang, hint, args...)
-	}
+	e.Hint = hintFor(s.Lang, "image."+key+"_hint", os.Geteuid() == 0, args...)
 	return e
+}
+
+// hintFor is what to do next, "" when there is nothing; for whoever is not root
+// where that differs: KEY_user.
+func hintFor(lang dreamcore.Lang, key string, root bool, args ...string) string {
+	if user := key + "_user"; !root && text.T(lang, user) != user {
+		key = user
+	}
+	if text.T(lang, key) == key {
+		return ""
+	}
+	return text.T(lang, key, args...)
 }
 
 // leftovers reports whether there is a temporary folder.

@@ -165,7 +165,7 @@ func (r *Runtime) setUp(ctx context.Context) ([]string, error) {
 		if !r.cfg.AllowNoLimits {
 			return nil, fail(r.cfg.Lang, dreamcore.Missing, "engine.open", "no_limits").Because(err)
 		}
-		r.log.Warn("limits are not enforced: a sandbox can use the whole machine", "reason", err.Error())
+		r.log.Warn("this machine does not limit a sandbox's processors, nor its memory as a whole", "decision", "go on", "because", "allow_no_limits", "reason", err.Error())
 	} else {
 		r.cgroups = groups
 	}
