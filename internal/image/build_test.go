@@ -175,7 +175,7 @@ func TestTextsAreThere(t *testing.T) {
 		}
 	}
 	for key := range text.Area(dreamcore.English, "image.") {
-		if base := regexp.MustCompile(`_hint$`).ReplaceAllString(key, ""); !used[base] {
+		if base := regexp.MustCompile(`_hint(_user)?$`).ReplaceAllString(key, ""); !used[base] {
 			t.Errorf("nothing uses %s", key)
 		}
 	}
