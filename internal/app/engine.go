@@ -130,17 +130,7 @@ func (o engineOrder) log(t Terminal) (*slog.Logger, error) {
 }
 
 func (o engineOrder) fail(code dreamcore.Code, key string, args ...string) *dreamcore.Error {
-	return failure(o.lang, code, "engine", "engine_cmd."+key, args...)
-}
-
-// failure makes the error that people see out of the text KEY and, where there
-// is one, KEY_hint.
-func failure(lang dreamcore.Lang, code dreamcore.Code, op, key string, args ...string) *dreamcore.Error {
-	e := &dreamcore.Error{Code: code, Op: op, Msg: text.T(lang, key, args...)}
-	if hint := key + "_hint"; text.T(lang, hint) != hint {
-		e.Hint = text.T(lang, hint, args...)
-	}
-	return e
+	return text.Error(o.lang, code, "engine", "engine_cmd."+key, args...)
 }
 
 // keyForm is what E2B's clients accept as a key, at a length that nobody guesses.

@@ -94,7 +94,7 @@ func (r reach) find(ctx context.Context, t Terminal) (*hand, error) {
 	if api := os.Getenv("E2B_API_URL"); api != "" && r.of == "" {
 		key := os.Getenv("E2B_API_KEY")
 		if key == "" {
-			return nil, failure(t.Lang, dreamcore.Invalid, "sandbox", "sandbox_cmd.no_key")
+			return nil, text.Error(t.Lang, dreamcore.Invalid, "sandbox", "sandbox_cmd.no_key")
 		}
 		h.where = api
 		h.connect(api, os.Getenv("E2B_SANDBOX_URL"), os.Getenv("E2B_DOMAIN"), key, &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 16})
@@ -108,7 +108,7 @@ func (r reach) find(ctx context.Context, t Terminal) (*hand, error) {
 	}
 	folders := map[string]string{"engine": "serving", "serve": "engine"}
 	if _, ok := folders[r.of]; r.of != "" && !ok {
-		return nil, failure(t.Lang, dreamcore.Invalid, "sandbox", "sandbox_cmd.bad_of", "of", printable(r.of, 40))
+		return nil, text.Error(t.Lang, dreamcore.Invalid, "sandbox", "sandbox_cmd.bad_of", "of", printable(r.of, 40))
 	}
 	var alive []*hand
 	var silent []string
@@ -121,7 +121,7 @@ func (r reach) find(ctx context.Context, t Terminal) (*hand, error) {
 			continue
 		}
 		if err != nil {
-			return nil, failure(t.Lang, dreamcore.Refused, "sandbox", "sandbox_cmd.unreadable", "dir", r.data).Because(err)
+			return nil, text.Error(t.Lang, dreamcore.Refused, "sandbox", "sandbox_cmd.unreadable", "dir", r.data).Because(err)
 		}
 		x := &hand{t: t, address: a}
 		answers, err := x.dial(ctx)
@@ -138,11 +138,11 @@ func (r reach) find(ctx context.Context, t Terminal) (*hand, error) {
 	case len(alive) == 1:
 		return alive[0], nil
 	case len(alive) > 1:
-		return nil, failure(t.Lang, dreamcore.Conflict, "sandbox", "sandbox_cmd.two_engines")
+		return nil, text.Error(t.Lang, dreamcore.Conflict, "sandbox", "sandbox_cmd.two_engines")
 	case len(silent) > 0:
-		return nil, failure(t.Lang, dreamcore.Unavailable, "sandbox", "sandbox_cmd.silent", "where", strings.Join(silent, ", "))
+		return nil, text.Error(t.Lang, dreamcore.Unavailable, "sandbox", "sandbox_cmd.silent", "where", strings.Join(silent, ", "))
 	}
-	return nil, failure(t.Lang, dreamcore.NotFound, "sandbox", "sandbox_cmd.no_engine", "dir", r.data)
+	return nil, text.Error(t.Lang, dreamcore.NotFound, "sandbox", "sandbox_cmd.no_engine", "dir", r.data)
 }
 
 func (h *hand) connect(api, sandboxes, domain, key string, transport http.RoundTripper) {
@@ -227,9 +227,9 @@ func (h *hand) explain(err error, id string) error {
 	case !errors.As(err, &e):
 		return err
 	case e.Code == dreamcore.Lost && strings.HasSuffix(e.Msg, text.T(h.t.Lang, "engine.lost", "id", id)):
-		return failure(h.t.Lang, dreamcore.Lost, "sandbox", "sandbox_cmd.no_sandbox", "id", printable(id, 64))
+		return text.Error(h.t.Lang, dreamcore.Lost, "sandbox", "sandbox_cmd.no_sandbox", "id", printable(id, 64))
 	case e.Code == dreamcore.Unavailable && e.Msg == text.T(h.t.Lang, "engine.no_answer"):
-		return failure(h.t.Lang, dreamcore.Unavailable, "sandbox", "sandbox_cmd."+h.silent(), "where", printable(h.where, 200)).Because(e.Err)
+		return text.Error(h.t.Lang, dreamcore.Unavailable, "sandbox", "sandbox_cmd."+h.silent(), "where", printable(h.where, 200)).Because(e.Err)
 	}
 	// A sandbox's and a remote engine's words are untrusted.
 	c := *e
@@ -448,10 +448,10 @@ func engineEnvironment(ctx context.Context, t Terminal, args []string) error {
 		return err
 	}
 	if h.address.Socket != "" {
-		return failure(t.Lang, dreamcore.Invalid, "sandbox", "sandbox_cmd.only_socket")
+		return text.Error(t.Lang, dreamcore.Invalid, "sandbox", "sandbox_cmd.only_socket")
 	}
 	if h.address.APIURL == "" {
-		return failure(t.Lang, dreamcore.Invalid, "sandbox", "sandbox_cmd.has_environment")
+		return text.Error(t.Lang, dreamcore.Invalid, "sandbox", "sandbox_cmd.has_environment")
 	}
 	printVariables(t, h.address.APIKey, h.address.APIURL, h.address.APIURL, h.address.Domain)
 	return nil

@@ -77,7 +77,7 @@ func copySandbox(ctx context.Context, t Terminal, args []string) error {
 		return h.explain(err, id)
 	}
 	if from.id != "" && files == 0 {
-		return failure(t.Lang, dreamcore.Refused, "sandbox.copy", "sandbox_cmd.copied_nothing")
+		return text.Error(t.Lang, dreamcore.Refused, "sandbox.copy", "sandbox_cmd.copied_nothing")
 	}
 	if c.lacks {
 		fmt.Fprintln(t.Err, text.T(t.Lang, "sandbox_cmd.not_all"))
@@ -125,7 +125,7 @@ func (c *copying) out(ctx context.Context, from, to string) (int, error) {
 	src, inner := contents(from)
 	if src = path.Clean(src); src == ".." || strings.HasPrefix(src, "../") {
 		// Names in the archive would begin with what is refused there.
-		return 0, failure(c.h.t.Lang, dreamcore.Invalid, "sandbox.copy", "sandbox_cmd.bad_path", "path", printable(from, 200))
+		return 0, text.Error(c.h.t.Lang, dreamcore.Invalid, "sandbox.copy", "sandbox_cmd.bad_path", "path", printable(from, 200))
 	}
 	dir, base := path.Dir(src), path.Base(src)
 	if src == "/" || src == "." || inner {
@@ -182,10 +182,10 @@ func (c *copying) in(ctx context.Context, from, to string) error {
 	src, inner := contents(from)
 	info, err := os.Stat(src)
 	if err != nil {
-		return failure(c.h.t.Lang, dreamcore.NotFound, "sandbox.copy", "sandbox_cmd.no_file", "path", printable(src, 200)).Because(err)
+		return text.Error(c.h.t.Lang, dreamcore.NotFound, "sandbox.copy", "sandbox_cmd.no_file", "path", printable(src, 200)).Because(err)
 	}
 	if inner && !info.IsDir() {
-		return failure(c.h.t.Lang, dreamcore.Invalid, "sandbox.copy", "sandbox_cmd.bad_path", "path", printable(from, 200))
+		return text.Error(c.h.t.Lang, dreamcore.Invalid, "sandbox.copy", "sandbox_cmd.bad_path", "path", printable(from, 200))
 	}
 	abs, err := filepath.Abs(src)
 	if err != nil {
@@ -271,7 +271,7 @@ func keep(b *bytes.Buffer, data []byte) {
 
 func (c *copying) noTar(err error) error {
 	if dreamcore.CodeOf(err) == dreamcore.NotFound {
-		return failure(c.h.t.Lang, dreamcore.Missing, "sandbox.copy", "sandbox_cmd.no_tar")
+		return text.Error(c.h.t.Lang, dreamcore.Missing, "sandbox.copy", "sandbox_cmd.no_tar")
 	}
 	return err
 }
@@ -287,9 +287,9 @@ func (c *copying) tarEnded(exit sandbox.Exit, err error, said string) error {
 	case err != nil:
 		return err
 	case exit.Code > 1 && diskFull.MatchString(said):
-		return failure(lang, dreamcore.Refused, "sandbox.copy", "sandbox_cmd.disk_full", "said", printable(said, 500))
+		return text.Error(lang, dreamcore.Refused, "sandbox.copy", "sandbox_cmd.disk_full", "said", printable(said, 500))
 	case exit.Code > 1 || exit.Code < 0:
-		return failure(lang, dreamcore.Refused, "sandbox.copy", "sandbox_cmd.tar_failed", "code", strconv.Itoa(exit.Code), "said", printable(said, 500))
+		return text.Error(lang, dreamcore.Refused, "sandbox.copy", "sandbox_cmd.tar_failed", "code", strconv.Itoa(exit.Code), "said", printable(said, 500))
 	}
 	if said = printable(said, 500); said != "" {
 		fmt.Fprintln(c.h.t.Err, text.T(lang, "sandbox_cmd.tar_warned", "said", said))

@@ -109,7 +109,7 @@ func (x execution) run(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return &exitError{exitSignal + int(syscall.SIGINT), nil}
 	case errors.Is(err, context.DeadlineExceeded):
-		return trouble(failure(x.h.t.Lang, dreamcore.Refused, "sandbox", "sandbox_cmd.timed_out", "time", x.cmd.Timeout.String()))
+		return trouble(text.Error(x.h.t.Lang, dreamcore.Refused, "sandbox", "sandbox_cmd.timed_out", "time", x.cmd.Timeout.String()))
 	case outErr != nil && errors.Is(outErr, syscall.EPIPE):
 		return &exitError{exitSignal + int(syscall.SIGPIPE), nil}
 	case outErr != nil:
@@ -135,9 +135,9 @@ func (x execution) notStarted(ctx context.Context, err error) error {
 	name := printable(x.cmd.Args[0], 100)
 	switch {
 	case e2b.CannotRun(err):
-		return &exitError{exitCannotRun, failure(x.h.t.Lang, dreamcore.Refused, "sandbox", "sandbox_cmd.cannot_run", "command", name)}
+		return &exitError{exitCannotRun, text.Error(x.h.t.Lang, dreamcore.Refused, "sandbox", "sandbox_cmd.cannot_run", "command", name)}
 	case dreamcore.CodeOf(err) == dreamcore.NotFound:
-		return &exitError{exitNoCommand, failure(x.h.t.Lang, dreamcore.NotFound, "sandbox", "sandbox_cmd.no_command", "command", name)}
+		return &exitError{exitNoCommand, text.Error(x.h.t.Lang, dreamcore.NotFound, "sandbox", "sandbox_cmd.no_command", "command", name)}
 	}
 	return trouble(x.h.explain(err, string(x.sb.ID())))
 }

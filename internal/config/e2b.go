@@ -67,7 +67,7 @@ func (c *Config) RemoteKey() (dreamcore.Secret, error) {
 
 // wrong is an error in the operator's language.
 func (c *Config) wrong(code dreamcore.Code, key string, args ...string) error {
-	return &dreamcore.Error{Code: code, Op: "config", Msg: text.T(c.Lang, "config."+key, args...), Hint: text.T(c.Lang, "config."+key+"_hint", args...)}
+	return text.Error(c.Lang, code, "config", "config."+key, args...)
 }
 
 // completeEngine checks that one engine is chosen, and wholly.

@@ -109,7 +109,7 @@ func (e *exam) add(name string, state State, args ...string) {
 	} else {
 		c.Says = text.T(e.cfg.Lang, "doctor."+name+"_bad", args...)
 		fix := "doctor." + name + "_fix"
-		if user := fix + "_user"; e.cfg.Ordinary && text.T(e.cfg.Lang, user) != user {
+		if user := fix + "_user"; e.cfg.Ordinary && text.Has(user) {
 			fix = user
 		}
 		c.Fix = text.T(e.cfg.Lang, fix, args...)

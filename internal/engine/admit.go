@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"dreamcore"
-	"dreamcore/internal/text"
 )
 
 // ticket is the right to make one box. It counts as a box until that is
@@ -36,11 +35,7 @@ func (e *Engine) admit() (*ticket, error) {
 	most := e.cfg.MaxBoxes
 	if most > 0 && len(e.boxes)+e.coming >= most {
 		e.log.Warn("a sandbox was refused", "decision", "refused", "reason", "too_many", "alive", len(e.boxes), "coming", e.coming, "most", most)
-		return nil, &dreamcore.Error{
-			Code: dreamcore.Refused, Op: "engine.create",
-			Msg:  text.T(e.cfg.Lang, "engine.full", "most", strconv.Itoa(most)),
-			Hint: text.T(e.cfg.Lang, "engine.full_hint"), Err: errFull,
-		}
+		return nil, e.fail(dreamcore.Refused, "create", "full", "most", strconv.Itoa(most)).Because(errFull)
 	}
 	e.coming++
 	return &ticket{}, nil
@@ -62,19 +57,11 @@ func (e *Engine) affords(l load) error {
 	}
 	if float64(promised) > e.cfg.Overcommit*float64(l.totalBytes) {
 		e.log.Warn("a sandbox was refused", "decision", "refused", "reason", "memory_promised", "alive", len(e.boxes), "promised_bytes", promised, "total_bytes", l.totalBytes)
-		return &dreamcore.Error{
-			Code: dreamcore.Refused, Op: "engine.create",
-			Msg:  text.T(e.cfg.Lang, "engine.memory_promised", "promised", strconv.FormatInt((promised-e.cfg.Limits.MemoryBytes)>>30, 10)),
-			Hint: text.T(e.cfg.Lang, "engine.memory_promised_hint"), Err: errFull,
-		}
+		return e.fail(dreamcore.Refused, "create", "memory_promised", "promised", strconv.FormatInt((promised-e.cfg.Limits.MemoryBytes)>>30, 10)).Because(errFull)
 	}
 	if float64(l.freeBytes-blankBytes) < scarceShare*float64(l.totalBytes) {
 		e.log.Warn("a sandbox was refused", "decision", "refused", "reason", "memory_short", "alive", len(e.boxes), "free_bytes", l.freeBytes, "total_bytes", l.totalBytes)
-		return &dreamcore.Error{
-			Code: dreamcore.Refused, Op: "engine.create",
-			Msg:  text.T(e.cfg.Lang, "engine.memory_short", "free", strconv.FormatInt(l.freeBytes>>20, 10)),
-			Hint: text.T(e.cfg.Lang, "engine.memory_short_hint"), Err: errFull,
-		}
+		return e.fail(dreamcore.Refused, "create", "memory_short", "free", strconv.FormatInt(l.freeBytes>>20, 10)).Because(errFull)
 	}
 	return nil
 }

@@ -275,8 +275,14 @@ func (e *Engine) register(b *box) bool {
 	return true
 }
 
+// fail makes the error that people see out of the texts engine.KEY and, where
+// there is one, engine.KEY_hint.
+func (e *Engine) fail(code dreamcore.Code, op, key string, args ...string) *dreamcore.Error {
+	return text.Error(e.cfg.Lang, code, "engine."+op, "engine."+key, args...)
+}
+
 func (e *Engine) closed() error {
-	return &dreamcore.Error{Code: dreamcore.Unavailable, Op: "engine.create", Msg: text.T(e.cfg.Lang, "engine.closed")}
+	return e.fail(dreamcore.Unavailable, "create", "closed")
 }
 
 // tell gives PID 1 what only the host may say.

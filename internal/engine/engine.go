@@ -18,7 +18,6 @@ import (
 
 	"dreamcore"
 	"dreamcore/internal/engine/gvisor"
-	"dreamcore/internal/text"
 )
 
 // Limits bound one sandbox.
@@ -150,10 +149,7 @@ func New(cfg Config) *Engine {
 // engine which died left in the same folder, or takes them back (see Keep).
 func (e *Engine) Open(ctx context.Context) error {
 	if e.cfg.APIKey.IsZero() {
-		return &dreamcore.Error{
-			Code: dreamcore.Invalid, Op: "engine.open",
-			Msg: text.T(e.cfg.Lang, "engine.no_key"), Hint: text.T(e.cfg.Lang, "engine.no_key_hint"),
-		}
+		return e.fail(dreamcore.Invalid, "open", "no_key")
 	}
 	if err := e.shelf.load(); err != nil {
 		e.log.Error("some saved sandboxes cannot be used", "decision", "leave them", "reason", err.Error())

@@ -29,7 +29,7 @@ func (b *box) freeze(lang dreamcore.Lang) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.thawed != nil {
-		return &dreamcore.Error{Code: dreamcore.Conflict, Op: "engine.freeze", Msg: text.T(lang, "engine.frozen")}
+		return text.Error(lang, dreamcore.Conflict, "engine.freeze", "engine.frozen")
 	}
 	b.thawed = make(chan struct{})
 	if b.timer != nil {
@@ -230,7 +230,7 @@ func (e *Engine) pause(ctx context.Context, b *box) error {
 }
 
 func (e *Engine) endedMeanwhile() error {
-	return &dreamcore.Error{Code: dreamcore.NotFound, Op: "engine.pause", Msg: text.T(e.cfg.Lang, "engine.ended_meanwhile")}
+	return e.fail(dreamcore.NotFound, "pause", "ended_meanwhile")
 }
 
 // keep removes a paused box when nobody wants it for too long.

@@ -183,10 +183,7 @@ func (s *shelf) reserve(bytes int64, lang dreamcore.Lang) (func(), error) {
 }
 
 func (s *shelf) full(lang dreamcore.Lang, limit string) error {
-	return &dreamcore.Error{
-		Code: dreamcore.Refused, Op: "engine.snapshot",
-		Msg: text.T(lang, "engine.snapshot_quota", "limit", limit), Hint: text.T(lang, "engine.snapshot_quota_hint"),
-	}
+	return text.Error(lang, dreamcore.Refused, "engine.snapshot", "engine.snapshot_quota", "limit", limit)
 }
 
 // put makes a folder that is complete a snapshot on the shelf.
@@ -355,7 +352,7 @@ const hangUpPatience = 10 * time.Second
 // snapshot.
 func (e *Engine) restore(ctx context.Context, id dreamcore.SandboxID, snap *snapshot) (blank, error) {
 	if snap.Box.Profile != e.cfg.Profile {
-		return blank{}, &dreamcore.Error{Code: dreamcore.Conflict, Op: "engine.restore", Msg: text.T(e.cfg.Lang, "engine.other_profile", "was", string(snap.Box.Profile), "is", string(e.cfg.Profile))}
+		return blank{}, e.fail(dreamcore.Conflict, "restore", "other_profile", "was", string(snap.Box.Profile), "is", string(e.cfg.Profile))
 	}
 	image, err := e.cfg.Images(snap.Box.Image)
 	if err != nil {

@@ -94,10 +94,10 @@ func (s *Store) fail(code dreamcore.Code, op, key string, cause error, args ...s
 // hintFor is what to do next, "" when there is nothing; for whoever is not root
 // where that differs: KEY_user.
 func hintFor(lang dreamcore.Lang, key string, root bool, args ...string) string {
-	if user := key + "_user"; !root && text.T(lang, user) != user {
+	if user := key + "_user"; !root && text.Has(user) {
 		key = user
 	}
-	if text.T(lang, key) == key {
+	if !text.Has(key) {
 		return ""
 	}
 	return text.T(lang, key, args...)

@@ -94,3 +94,19 @@ func Keys() []string {
 	sort.Strings(keys)
 	return keys
 }
+
+// Has reports whether the catalogue has the key.
+func Has(key string) bool {
+	_, ok := catalog[key]
+	return ok
+}
+
+// Error makes the error that people see out of the text KEY and, where there is
+// one, KEY_hint.
+func Error(lang dreamcore.Lang, code dreamcore.Code, op, key string, args ...string) *dreamcore.Error {
+	e := &dreamcore.Error{Code: code, Op: op, Msg: T(lang, key, args...)}
+	if hint := key + "_hint"; Has(hint) {
+		e.Hint = T(lang, hint, args...)
+	}
+	return e
+}

@@ -61,3 +61,23 @@ func TestArgumentsAreData(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestError(t *testing.T) {
+	catalog["t.bad"] = dreamcore.Localized{"en": "{what} is bad"}
+	catalog["t.bad_hint"] = dreamcore.Localized{"en": "mend {what}", "ja": "{what}を直す"}
+	catalog["t.plain"] = dreamcore.Localized{"en": "plain"}
+	defer func() {
+		for _, k := range []string{"t.bad", "t.bad_hint", "t.plain"} {
+			delete(catalog, k)
+		}
+	}()
+	if e := Error("ja", dreamcore.Refused, "op", "t.bad", "what", "it"); e.Code != dreamcore.Refused || e.Op != "op" || e.Msg != "it is bad" || e.Hint != "itを直す" {
+		t.Errorf("%+v", e)
+	}
+	if e := Error("en", dreamcore.Invalid, "op", "t.plain"); e.Msg != "plain" || e.Hint != "" {
+		t.Errorf("a text without a hint: %+v", e)
+	}
+	if Has("t.none") || !Has("t.plain") {
+		t.Error("Has")
+	}
+}

@@ -261,11 +261,7 @@ func (r *Runtime) run(ctx context.Context, args ...string) (string, error) {
 // fail makes the error that people see out of the texts engine.KEY and, where
 // there is one, engine.KEY_hint.
 func fail(lang dreamcore.Lang, code dreamcore.Code, op, key string, args ...string) *dreamcore.Error {
-	e := &dreamcore.Error{Code: code, Op: op, Msg: text.T(lang, "engine."+key, args...)}
-	if hint := "engine." + key + "_hint"; text.T(lang, hint) != hint {
-		e.Hint = text.T(lang, hint, args...)
-	}
-	return e
+	return text.Error(lang, code, op, "engine."+key, args...)
 }
 
 // runscEnv is all that runsc sees of our environment, so that nothing of the

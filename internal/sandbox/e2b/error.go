@@ -76,7 +76,7 @@ func (p *Provider) lostWhenMissing(err error, id dreamcore.SandboxID) error {
 func (p *Provider) lost(id dreamcore.SandboxID, reason string) *dreamcore.Error {
 	p.gate.leave(id)
 	key := "lost_" + reason
-	if text.T(p.cfg.Lang, "engine."+key) == "engine."+key {
+	if !text.Has("engine." + key) {
 		key = "lost"
 	}
 	return fail(p.cfg.Lang, dreamcore.Lost, "sandbox", key, "id", string(id))
@@ -85,11 +85,7 @@ func (p *Provider) lost(id dreamcore.SandboxID, reason string) *dreamcore.Error 
 // fail makes the error that people see out of the texts engine.KEY and, where
 // there is one, engine.KEY_hint.
 func fail(lang dreamcore.Lang, code dreamcore.Code, op, key string, args ...string) *dreamcore.Error {
-	e := &dreamcore.Error{Code: code, Op: op, Msg: text.T(lang, "engine."+key, args...)}
-	if hint := "engine." + key + "_hint"; text.T(lang, hint) != hint {
-		e.Hint = text.T(lang, hint, args...)
-	}
-	return e
+	return text.Error(lang, code, op, "engine."+key, args...)
 }
 
 // explain gives an error of a request to a box the code that callers decide by.

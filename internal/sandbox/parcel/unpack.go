@@ -71,11 +71,7 @@ type folder struct {
 }
 
 func (u *unpacker) fail(key string, args ...string) error {
-	e := &dreamcore.Error{Code: dreamcore.Refused, Op: "sandbox.copy", Msg: text.T(u.Lang, "sandbox_cmd."+key, args...)}
-	if hint := "sandbox_cmd." + key + "_hint"; text.T(u.Lang, hint) != hint {
-		e.Hint = text.T(u.Lang, hint, args...)
-	}
-	return e
+	return text.Error(u.Lang, dreamcore.Refused, "sandbox.copy", "sandbox_cmd."+key, args...)
 }
 
 // run unpacks the archive in r to its end.
