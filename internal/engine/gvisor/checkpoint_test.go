@@ -128,8 +128,15 @@ func TestRestoredBoxHasItsOwnSecret(t *testing.T) {
 		box *gvisor.Box
 		key string
 	}{{copies[0], former}, {copies[0], key(copies[1].ID)}, {parent, key(copies[0].ID)}} {
-		// The box itself calls as soon as its connection breaks, so that whoever
-		// knocks has to be before it: it is held.
+		// The box itself calls as soon as its connection breaks, and the door is
+		// shut behind it: whoever knocks has to be first, so the box is held.
+		who, err := x.box.Identity()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(who.PID, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
 		control := filepath.Join(r.BoxDir(dreamcore.SandboxID(x.box.ID)), "control")
 		x.box.Control.Close()
 		if err := os.Remove(filepath.Join(control, envd.ControlSocket)); err != nil && !os.IsNotExist(err) {
@@ -139,6 +146,9 @@ func TestRestoredBoxHasItsOwnSecret(t *testing.T) {
 		go func() { done <- x.box.Reopen(ctx) }()
 		if knock(t, control, x.key) {
 			t.Error("a box was opened with another's secret")
+		}
+		if err := syscall.Kill(who.PID, syscall.SIGCONT); err != nil {
+			t.Fatal(err)
 		}
 		if err := <-done; err != nil {
 			t.Fatal(err)
