@@ -24,6 +24,9 @@ const nobody = 65534
 // ordinaryDir tells the test binary to be an ordinary user's program.
 const ordinaryDir = "ENGINE_TEST_ORDINARY_DIR"
 
+// ordinaryImage tells that program where the image is.
+const ordinaryImage = "ENGINE_TEST_ORDINARY_IMAGE"
+
 // ordinary opens an engine in dir as whoever runs it, uses a box and prints
 // what it saw.
 func ordinary(dir string) {
@@ -31,7 +34,7 @@ func ordinary(dir string) {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
 		p := engine.Config{Runsc: filepath.Join(dir, "runsc"), Sandboxd: filepath.Join(dir, "sandboxd")}
-		work, image := filepath.Join(dir, "engine"), filepath.Join(dir, "image")
+		work, image := filepath.Join(dir, "engine"), os.Getenv(ordinaryImage)
 		if err := engine.TryRootless(ctx); err != nil {
 			// A machine that does not allow it must say so at once.
 			_, err := enginetest.Open(work, p, image, func(c *engine.Config) { c.AllowNoLimits = true })
@@ -124,24 +127,16 @@ func TestAnOrdinaryUser(t *testing.T) {
 	for name, from := range map[string]string{"test": exe, "runsc": p.Runsc, "sandboxd": p.Sandboxd} {
 		copyProgram(t, from, filepath.Join(dir, name))
 	}
-	image := filepath.Join(dir, "image")
 	work := filepath.Join(dir, "engine")
 	for _, err := range []error{
-		os.Chmod(dir, 0o755), os.Mkdir(image, 0o755), os.Mkdir(work, 0o700), os.Chown(work, nobody, nobody),
-		// Wherever the image is kept, this user may not pass through there.
-		syscall.Mount(enginetest.Image(t), image, "", syscall.MS_BIND, ""),
+		os.Chmod(dir, 0o755), os.Mkdir(work, 0o700), os.Chown(work, nobody, nobody),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	defer func() {
-		if err := syscall.Unmount(image, 0); err != nil {
-			t.Error(err)
-		}
-	}()
 	cmd := exec.Command(filepath.Join(dir, "test"))
-	cmd.Env = append(os.Environ(), ordinaryDir+"="+dir, "HOME="+work, "TMPDIR="+work)
+	cmd.Env = append(os.Environ(), ordinaryDir+"="+dir, ordinaryImage+"="+shownImage(t), "HOME="+work, "TMPDIR="+work)
 	cmd.Dir = dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	out, err := cmd.CombinedOutput()
@@ -149,6 +144,39 @@ func TestAnOrdinaryUser(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	nothing(t, work)
+}
+
+// shownImage shows the machine's image where every user may see it: wherever it
+// is kept, an ordinary one may not pass through there. It is the real image, so
+// it is read-only there, and in no folder that is removed with what is in it.
+func shownImage(t *testing.T) string {
+	t.Helper()
+	at, err := os.MkdirTemp("", "dreamcore-image-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// Never RemoveAll: were it mounted still, the image would go with it.
+		if err := os.Remove(at); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := syscall.Mount(enginetest.Image(t), at, "", syscall.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(at, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := syscall.Mount("", at, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	const write = 2
+	if err := syscall.Access(at, write); err != syscall.EROFS {
+		t.Fatalf("the image can be written to: %v", err)
+	}
+	return at
 }
 
 func copyProgram(t *testing.T, from, to string) {
