@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"errors"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"testing"
 
 	"dreamcore"
+	"dreamcore/internal/config"
+	"dreamcore/internal/text"
 )
 
 // run runs one command line away from the settings of whoever runs the test.
@@ -94,6 +97,19 @@ func TestAnImageThatWasNotBuiltIsNamed(t *testing.T) {
 	code, out := run(t, "serve", "--app", free(t), "--games", free(t))
 	if code != 1 || !strings.Contains(out, "image build") {
 		t.Errorf("code %d, %q", code, out)
+	}
+}
+
+// What fails in the doctor's trial boot is said in the operator's language.
+func TestATrialBootSpeaksTheOperatorsLanguage(t *testing.T) {
+	t.Setenv("DREAMCORE_CACHE", t.TempDir())
+	for _, lang := range dreamcore.Langs {
+		cfg := config.Default()
+		cfg.Data, cfg.Lang = filepath.Join(t.TempDir(), "data"), lang
+		err := bootOnce(t.Context(), New(cfg, slog.New(slog.DiscardHandler)))
+		if err == nil || !strings.Contains(err.Error(), text.T(lang, "image.err_none")) {
+			t.Errorf("%s: %v", lang, err)
+		}
 	}
 }
 

@@ -244,7 +244,6 @@ func runServe(ctx context.Context, t Terminal, args []string) error {
 	}
 	defer closeLog()
 	svc := New(cfg, log)
-	svc.Lang = t.Lang
 	if err := svc.Open(ctx); err != nil {
 		return err
 	}

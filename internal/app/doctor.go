@@ -11,7 +11,6 @@ import (
 	"dreamcore/internal/config"
 	"dreamcore/internal/doctor"
 	"dreamcore/internal/engine"
-	"dreamcore/internal/image"
 	"dreamcore/internal/payload"
 	"dreamcore/internal/sandbox"
 )
@@ -56,7 +55,7 @@ func runDoctor(ctx context.Context, t Terminal, args []string) error {
 			return p.Runsc, err
 		},
 		Image: func() (string, error) {
-			store, err := openImageStore()
+			store, err := openImageStore(t.Lang)
 			if err != nil {
 				return "", err
 			}
@@ -95,14 +94,6 @@ func runningEngine(ctx context.Context, t Terminal, data string) string {
 		return ""
 	}
 	return h.where
-}
-
-func openImageStore() (*image.Store, error) {
-	dir, err := image.DefaultDir()
-	if err != nil {
-		return nil, err
-	}
-	return image.Open(dir)
 }
 
 // bootOnce boots a sandbox, runs a command in it and destroys it. It uses a

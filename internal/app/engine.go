@@ -21,7 +21,6 @@ import (
 	"dreamcore"
 	"dreamcore/internal/config"
 	"dreamcore/internal/engine"
-	"dreamcore/internal/image"
 	"dreamcore/internal/payload"
 	"dreamcore/internal/text"
 )
@@ -284,15 +283,10 @@ func (o engineOrder) settleKey() (dreamcore.Secret, error) {
 // this machine's current image, digests are themselves. It fails when there is
 // no image at all.
 func servedImages(lang dreamcore.Lang) (func(ref string) (engine.Image, error), error) {
-	dir, err := image.DefaultDir()
+	store, err := openImageStore(lang)
 	if err != nil {
 		return nil, err
 	}
-	store, err := image.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	store.Lang = lang
 	if _, err := store.Current(); err != nil {
 		return nil, err
 	}

@@ -39,15 +39,10 @@ func runImage(ctx context.Context, t Terminal, args []string) error {
 	if err != nil {
 		return err
 	}
-	dir, err := image.DefaultDir()
+	store, err := openImageStore(t.Lang)
 	if err != nil {
 		return err
 	}
-	store, err := image.Open(dir)
-	if err != nil {
-		return err
-	}
-	store.Lang = t.Lang
 	one := func() (string, bool) {
 		if len(rest) != 1 {
 			return "", false

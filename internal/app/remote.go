@@ -84,7 +84,7 @@ func (s *Service) openRemote(ctx context.Context) error {
 			Files:     []sandbox.File{{Path: remoteCAFile, Data: ca, Owner: sandbox.Root}},
 			Holds:     []sandbox.File{{Path: own.File, Data: own.Data}},
 		},
-		Log: s.log, Lang: s.Lang,
+		Log: s.log, Lang: s.cfg.Lang,
 	})
 	s.onClose("remote engine", func(ctx context.Context) error {
 		_, err := p.Reap(ctx, nil)

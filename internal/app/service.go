@@ -42,8 +42,6 @@ const verifyTimeout = 5 * time.Minute
 // games. Build it with New, start it with Open, end it with Close.
 type Service struct {
 	cfg config.Config
-	// Lang is the language of errors that an operator sees; English when empty.
-	Lang dreamcore.Lang
 
 	Sandboxes sandbox.Provider
 	Images    *image.Store
@@ -160,13 +158,23 @@ func (s *Service) payload() (payload.Paths, []byte, error) {
 	return paths, toolkit, err
 }
 
-func (s *Service) openImages() error {
+// openImageStore opens this machine's images; lang is the language of its errors.
+func openImageStore(lang dreamcore.Lang) (*image.Store, error) {
 	dir, err := image.DefaultDir()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if s.Images, err = image.Open(dir); err != nil {
-		return fmt.Errorf("open the images: %w", err)
+	store, err := image.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open the images: %w", err)
+	}
+	store.Lang = lang
+	return store, nil
+}
+
+func (s *Service) openImages() (err error) {
+	if s.Images, err = openImageStore(s.cfg.Lang); err != nil {
+		return err
 	}
 	img, err := s.Images.Current()
 	if err != nil {
@@ -197,7 +205,7 @@ func (s *Service) openEngine(ctx context.Context, paths payload.Paths) error {
 	key := dreamcore.NewSecret("e2b_" + dreamcore.NewToken(40))
 	dir := filepath.Join(s.cfg.Data, "engine")
 	eng := engine.New(engine.Config{
-		Dir: dir, Runsc: paths.Runsc, Sandboxd: paths.Sandboxd, APIKey: key, Log: s.log, AllowNoLimits: s.cfg.AllowNoLimits, Lang: s.Lang,
+		Dir: dir, Runsc: paths.Runsc, Sandboxd: paths.Sandboxd, APIKey: key, Log: s.log, AllowNoLimits: s.cfg.AllowNoLimits, Lang: s.cfg.Lang,
 		Images: func(ref string) (engine.Image, error) {
 			img, err := s.Images.Get(ref)
 			return engine.Image{Digest: img.Digest, Root: img.Root}, err
@@ -234,7 +242,7 @@ func (s *Service) openEngine(ctx context.Context, paths payload.Paths) error {
 	s.onClose("engine address", func(context.Context) error { return takeAddress(dir) })
 	transport := e2b.UnixTransport(socket)
 	s.onClose("engine client", func(context.Context) error { transport.CloseIdleConnections(); return nil })
-	s.Sandboxes = e2b.New(e2b.Config{APIURL: "http://engine", SandboxURL: "http://engine", APIKey: key, Transport: transport, Lang: s.Lang})
+	s.Sandboxes = e2b.New(e2b.Config{APIURL: "http://engine", SandboxURL: "http://engine", APIKey: key, Transport: transport, Lang: s.cfg.Lang})
 	return nil
 }
 
