@@ -173,8 +173,7 @@ func (c *Cook) plural(name string) string {
 		return name
 	}
 	lower := strings.ToLower(name)
-	same := slices.ContainsFunc(c.Lexicon.Grammar[dreamcore.English]["unchanging"], func(w string) bool { return strings.HasSuffix(lower, w) })
-	if same || strings.HasSuffix(lower, "s") && !strings.HasSuffix(lower, "ss") && !strings.HasSuffix(lower, "us") {
+	if c.unchanging(lower) || strings.HasSuffix(lower, "s") && !strings.HasSuffix(lower, "ss") && !strings.HasSuffix(lower, "us") {
 		return name
 	}
 	all := lexicon.Inflect(lower)
@@ -183,6 +182,20 @@ func (c *Cook) plural(name string) string {
 	}
 	end := all[1][commonPrefix(lower, all[1]):]
 	return name[:commonPrefix(lower, all[1])] + end
+}
+
+// unchanging reports whether the last word of an English name is its own plural
+// or in the plural already. In the lexicon "ice" is that word alone, and "-fish"
+// every word that ends so.
+func (c *Cook) unchanging(name string) bool {
+	last := name[strings.LastIndexAny(name, " -")+1:]
+	grammar := c.Lexicon.Grammar[dreamcore.English]
+	return slices.Contains(grammar["irregular"], last) || slices.ContainsFunc(grammar["unchanging"], func(w string) bool {
+		if end, ok := strings.CutPrefix(w, "-"); ok {
+			return strings.HasSuffix(last, end)
+		}
+		return last == w
+	})
 }
 
 func commonPrefix(a, b string) int {

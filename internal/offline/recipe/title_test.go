@@ -50,3 +50,18 @@ func TestTitleIsHonest(t *testing.T) {
 		}
 	}
 }
+
+// A word that merely ends like one without a plural has one.
+func TestPlural(t *testing.T) {
+	c, _ := kitchen(t)
+	for name, want := range map[string]string{
+		"slice": "slices", "office": "offices", "red Office": "red Offices", "price": "prices", "marigold": "marigolds", "milkshake": "milkshakes",
+		"ice": "ice", "dry ice": "dry ice", "Rice": "Rice", "tea": "tea", "e-mail": "e-mail", "police": "police",
+		"fish": "fish", "goldfish": "goldfish", "reindeer": "reindeer", "flatbread": "flatbread", "seafood": "seafood", "sheep": "sheep",
+		"mice": "mice", "blind mice": "blind mice", "cat": "cats", "cats": "cats", "glass": "glasses", "cat with a hat": "cat with a hat", "": "",
+	} {
+		if got := c.plural(name); got != want {
+			t.Errorf("the plural of %q is %q, want %q", name, got, want)
+		}
+	}
+}
