@@ -44,6 +44,17 @@ func count(t *testing.T, sb sandbox.Sandbox) int {
 	}
 }
 
+// counts waits until what startTally started goes on counting.
+func counts(t *testing.T, sb sandbox.Sandbox) {
+	t.Helper()
+	first := count(t, sb)
+	for deadline := time.Now().Add(patience); count(t, sb) == first; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it does not count any more, from %d on", first)
+		}
+	}
+}
+
 // must makes a request of the control plane that has to have that answer.
 func (c client) must(want int, method, path, body string) map[string]any {
 	c.tb.Helper()
@@ -93,12 +104,7 @@ func TestPause(t *testing.T) {
 	if after := count(t, sb); after < before {
 		t.Errorf("it counted to %d before and to %d after the pause", before, after)
 	}
-	first := count(t, sb)
-	for deadline := time.Now().Add(patience); count(t, sb) == first; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not count any more")
-		}
-	}
+	counts(t, sb)
 	if got := sh(t, sb, sandbox.User, "echo $COLOUR; cat /workspace/kept /var/kept; hostname"); got != "green\nkepttoosandbox" {
 		t.Errorf("got %q", got)
 	}
