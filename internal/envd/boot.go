@@ -19,7 +19,9 @@ const (
 	// it before any command runs. In a box that was restored it holds a nonce
 	// instead, from which NextSecret makes the new secret out of the former.
 	BootFile = "boot"
-	// ControlSocket in it is dialled once by PID 1, which then serves HTTP/2.
+	// ControlSocket in it is dialled by PID 1 whenever it has no connection to the
+	// host, which it then serves HTTP/2. It is there only while the host waits for
+	// that call.
 	ControlSocket = "control.sock"
 	// EgressSocket in it is the one way out; every connection to RelayAddr in
 	// the box is carried there.

@@ -35,10 +35,7 @@ func (s *Server) serveCompose(w http.ResponseWriter, r *http.Request) {
 		fileError(w, fmt.Errorf("the body is not the JSON that was expected: %w", unix.EINVAL))
 		return
 	}
-	u, err := s.userOf(r.Header)
-	if in.Username != "" {
-		u, err = s.user(in.Username)
-	}
+	u, err := s.actor(in.Username, r.Header)
 	var to string
 	if err == nil {
 		to, err = u.compose(in)
@@ -50,8 +47,8 @@ func (s *Server) serveCompose(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, written{Name: path.Base(to), Type: "file", Path: to})
 }
 
-// composed makes the paths of a request absolute and checks them.
-func (u user) composed(in composeBody) (to string, from []string, err error) {
+// composePaths makes the paths of a request absolute and checks them.
+func (u user) composePaths(in composeBody) (to string, from []string, err error) {
 	if in.Destination == "" || len(in.Sources) == 0 || len(in.Sources) > maxComposeFiles {
 		return "", nil, fmt.Errorf("name a destination and 1 to %d source_paths: %w", maxComposeFiles, unix.EINVAL)
 	}
@@ -72,7 +69,7 @@ func (u user) composed(in composeBody) (to string, from []string, err error) {
 
 // compose returns the path of what it made.
 func (u user) compose(in composeBody) (string, error) {
-	to, from, err := u.composed(in)
+	to, from, err := u.composePaths(in)
 	if err != nil {
 		return "", err
 	}

@@ -18,6 +18,10 @@ import (
 
 var errNotAcceptable = errors.New("no encoding that is asked for can be made; there are identity and gzip")
 
+// maxMadeBytes bounds a file that the kernel makes up as it is read: it is held
+// whole.
+const maxMadeBytes = 8 << 20
+
 // serveRead answers GET /files?path=…&username=… with the bytes of one file.
 func (s *Server) serveRead(w http.ResponseWriter, r *http.Request) {
 	u, err := s.fileUser(r)
@@ -59,8 +63,8 @@ func (s *Server) serveRead(w http.ResponseWriter, r *http.Request) {
 	if fi.Size() == 0 {
 		// What the kernel makes up as it is read (/proc) has no size beforehand and
 		// no end to seek to. It is small.
-		made, err := io.ReadAll(io.LimitReader(f, batchBytes+1))
-		if err == nil && len(made) > batchBytes {
+		made, err := io.ReadAll(io.LimitReader(f, maxMadeBytes+1))
+		if err == nil && len(made) > maxMadeBytes {
 			err = fmt.Errorf("%q is larger than it says: %w", clip(p, 256), unix.EFBIG)
 		}
 		if err != nil {

@@ -43,7 +43,8 @@ const (
 	maxEntries       = 200_000 // entries in one answer of ListDir
 )
 
-// Config says how the daemon finds its users.
+// Config says how the daemon finds its users, how much it lets its clients have
+// running and where it logs.
 type Config struct {
 	// Passwd and Group are files in the format of /etc/passwd and /etc/group;
 	// "" means those two.
@@ -53,7 +54,7 @@ type Config struct {
 	// MaxProcesses bounds the processes that clients have running at once, and
 	// MaxWatchers what they watch; 0 means 1024 and 64.
 	MaxProcesses, MaxWatchers int
-	Log                       *slog.Logger
+	Log                       *slog.Logger // nil: nowhere
 }
 
 // Server serves the protocol. Its processes live until they end or are
@@ -76,7 +77,6 @@ type Server struct {
 	watchers         int          // of both kinds
 	polled           map[string]*polled
 	cpu              cpuUse
-	memoryLimit      atomic.Int64 // bytes; 0 while nobody told
 }
 
 // New builds a Server and starts to reap children: every child of this

@@ -11,10 +11,15 @@ import (
 // fileUser finds who acts on /files: the username of the query, which is how
 // clients say it there, else Basic auth.
 func (s *Server) fileUser(r *http.Request) (user, error) {
-	if name := r.URL.Query().Get("username"); name != "" {
+	return s.actor(r.URL.Query().Get("username"), r.Header)
+}
+
+// actor is the user of that name, else of Basic auth.
+func (s *Server) actor(name string, h http.Header) (user, error) {
+	if name != "" {
 		return s.user(name)
 	}
-	return s.userOf(r.Header)
+	return s.userOf(h)
 }
 
 // fileError answers with the status that clients decide by.

@@ -174,7 +174,7 @@ func FuzzCompose(f *testing.F) {
 		if json.Unmarshal(data, &in) != nil {
 			return
 		}
-		to, from, err := u.composed(in)
+		to, from, err := u.composePaths(in)
 		if err != nil {
 			return
 		}

@@ -7,12 +7,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -113,11 +111,10 @@ func TestHostileFrames(t *testing.T) {
 	}
 	// Nothing at all is a valid message: it asks to watch the user's home.
 	f.mu.Lock()
-	ids := slices.Collect(maps.Keys(f.polled))
-	f.mu.Unlock()
-	for _, id := range ids {
+	for id := range f.polled {
 		f.dropPolled(id)
 	}
+	f.mu.Unlock()
 	f.settled(t, 0)
 }
 

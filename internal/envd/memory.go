@@ -47,11 +47,12 @@ func (s *Server) WatchMemory(ctx context.Context, limitBytes int64, roots bool) 
 			wait = lookOften
 			continue
 		}
-		used, err := usedMemory()
+		total, free, _, err := memoryUse()
 		if err != nil {
 			s.log.Warn("memory is not watched", "reason", err.Error())
 			return
 		}
+		used := total - free
 		left := time.Duration(float64(wall-used) / fillPerSecond * float64(time.Second))
 		wait = min(max(left, lookOften), lookSeldom)
 		if used > wall {
@@ -108,18 +109,20 @@ func (s *Server) endBiggest(used, limitBytes int64, roots bool) {
 	s.log.Warn("ended the biggest process", "pid", victim.pid, "bytes", biggest, "used_bytes", used)
 }
 
-// usedMemory reads what the box uses in all.
-func usedMemory() (int64, error) {
+// memoryUse reads what memory the box has, what of it is free and what holds
+// files, in bytes.
+func memoryUse() (total, free, cache int64, err error) {
 	data, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
-		return 0, fmt.Errorf("read memory use: %w", err)
+		return 0, 0, 0, fmt.Errorf("read memory use: %w", err)
 	}
 	total, ok1 := meminfo(data, "MemTotal:")
 	free, ok2 := meminfo(data, "MemFree:")
 	if !ok1 || !ok2 {
-		return 0, errors.New("read memory use: /proc/meminfo lacks MemTotal or MemFree")
+		return 0, 0, 0, errors.New("read memory use: /proc/meminfo lacks MemTotal or MemFree")
 	}
-	return total - free, nil
+	cache, _ = meminfo(data, "Cached:") // without it nothing is known to be cache
+	return total, free, cache, nil
 }
 
 func meminfo(data []byte, key string) (int64, bool) {

@@ -55,9 +55,9 @@ func printable(s string) bool {
 // setMetadata makes m the whole metadata of an open file. A new file has none.
 func setMetadata(fd int, m map[string]string, isNew bool) error {
 	if !isNew {
-		names, err := attributes(func(buf []byte) (int, error) { return unix.Flistxattr(fd, buf) })
+		names, err := attributes(metadataPrefix, func(buf []byte) (int, error) { return unix.Flistxattr(fd, buf) })
 		if err != nil {
-			return err
+			return fmt.Errorf("list metadata: %w", err)
 		}
 		for _, name := range names {
 			if _, keep := m[name[len(metadataPrefix):]]; !keep {
@@ -78,7 +78,7 @@ func setMetadata(fd int, m map[string]string, isNew bool) error {
 // getMetadata reads the metadata of the file p, which is no link.
 func getMetadata(p string) map[string]string {
 	// What cannot be read is not there for this user.
-	names, _ := attributes(func(buf []byte) (int, error) { return unix.Llistxattr(p, buf) })
+	names, _ := attributes(metadataPrefix, func(buf []byte) (int, error) { return unix.Llistxattr(p, buf) })
 	var m map[string]string
 	for _, name := range names {
 		value := make([]byte, maxMetadataBytes)
@@ -94,8 +94,9 @@ func getMetadata(p string) map[string]string {
 	return m
 }
 
-// attributes lists the names of ours that a file has.
-func attributes(list func([]byte) (int, error)) ([]string, error) {
+// attributes lists the names of a file's attributes that begin with prefix and
+// go on behind it.
+func attributes(prefix string, list func([]byte) (int, error)) ([]string, error) {
 	buf := make([]byte, 256)
 	n, err := list(buf)
 	if errors.Is(err, unix.ERANGE) {
@@ -106,11 +107,11 @@ func attributes(list func([]byte) (int, error)) ([]string, error) {
 		return nil, nil // this file system keeps none
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list metadata: %w", err)
+		return nil, err
 	}
 	var names []string
 	for name := range bytes.SplitSeq(buf[:n], []byte{0}) {
-		if len(name) > len(metadataPrefix) && strings.HasPrefix(string(name), metadataPrefix) {
+		if len(name) > len(prefix) && strings.HasPrefix(string(name), prefix) {
 			names = append(names, string(name))
 		}
 	}

@@ -55,21 +55,11 @@ func (s *Server) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 
 func (s *Server) metrics() (Metrics, error) {
 	m := Metrics{Timestamp: time.Now().Unix()}
-	data, err := os.ReadFile("/proc/meminfo")
+	total, free, cache, err := memoryUse()
 	if err != nil {
-		return m, fmt.Errorf("read memory use: %w", err)
+		return m, err
 	}
-	total, ok1 := meminfo(data, "MemTotal:")
-	free, ok2 := meminfo(data, "MemFree:")
-	if !ok1 || !ok2 {
-		return m, errors.New("read memory use: /proc/meminfo lacks MemTotal or MemFree")
-	}
-	cache, _ := meminfo(data, "Cached:") // without it nothing is known to be cache
 	m.MemoryBytes, m.UsedBytes, m.CacheBytes = total, max(total-free-cache, 0), cache
-	if limit := s.memoryLimit.Load(); limit > 0 {
-		// What the host allows: the kernel inside does not know of it.
-		m.MemoryBytes = min(limit, total)
-	}
 	m.MemoryMiB, m.UsedMiB = m.MemoryBytes>>20, m.UsedBytes>>20
 
 	spent, cpus, err := cpuTime()
@@ -78,13 +68,19 @@ func (s *Server) metrics() (Metrics, error) {
 	}
 	m.CPUs, m.CPUPercent = cpus, s.cpu.since(time.Now(), spent, cpus)
 
+	m.DiskBytes, m.DiskUsed, err = s.diskUse()
+	return m, err
+}
+
+// diskUse reads the size of the user's file system and what of it is used, in
+// bytes.
+func (s *Server) diskUse() (total, used int64, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(s.disk(), &st); err != nil {
-		return m, fmt.Errorf("read disk use: %w", err)
+		return 0, 0, fmt.Errorf("read disk use: %w", err)
 	}
-	m.DiskBytes = int64(st.Blocks) * st.Bsize
-	m.DiskUsed = m.DiskBytes - int64(st.Bfree)*st.Bsize
-	return m, nil
+	total = int64(st.Blocks) * st.Bsize
+	return total, total - int64(st.Bfree)*st.Bsize, nil
 }
 
 // disk is the file system that the user works in: the root's own tells nothing

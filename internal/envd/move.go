@@ -107,25 +107,12 @@ func duplicateFolder(from, to string) error {
 // duplicateAttributes copies what users set on a file. A file system that keeps
 // no attributes loses them, as with any other program that moves files.
 func duplicateAttributes(from, to string) {
-	names := make([]byte, 64<<10)
-	n, err := unix.Llistxattr(from, names)
-	if err != nil {
-		return
-	}
+	// What cannot be listed is lost like it.
+	names, _ := attributes("", func(buf []byte) (int, error) { return unix.Llistxattr(from, buf) })
 	value := make([]byte, 64<<10)
-	for _, name := range splitNUL(names[:n]) {
+	for _, name := range names {
 		if k, err := unix.Lgetxattr(from, name, value); err == nil {
 			_ = unix.Lsetxattr(to, name, value[:k], 0)
 		}
 	}
-}
-
-func splitNUL(b []byte) (all []string) {
-	for i, from := 0, 0; i < len(b); i++ {
-		if b[i] == 0 {
-			all = append(all, string(b[from:i]))
-			from = i + 1
-		}
-	}
-	return all
 }

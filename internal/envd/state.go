@@ -1,10 +1,6 @@
 package envd
 
-import (
-	"net/http"
-
-	"golang.org/x/sys/unix"
-)
+import "net/http"
 
 // State is what the host asks a box for every few seconds, and what costs the box
 // next to nothing to tell.
@@ -17,13 +13,11 @@ type State struct {
 // ServeState answers with a State, to the host alone.
 func (s *Server) ServeState(w http.ResponseWriter, _ *http.Request) {
 	st := State{Alone: alone()}
-	var fs unix.Statfs_t
-	if err := unix.Statfs(s.disk(), &fs); err != nil {
+	var err error
+	if st.DiskBytes, st.DiskUsed, err = s.diskUse(); err != nil {
 		s.log.Error("cannot measure the disk", "reason", err.Error())
 		writeFailure(w, http.StatusInternalServerError, "the disk cannot be measured")
 		return
 	}
-	st.DiskBytes = int64(fs.Blocks) * fs.Bsize
-	st.DiskUsed = st.DiskBytes - int64(fs.Bfree)*fs.Bsize
 	writeJSON(w, http.StatusOK, st)
 }

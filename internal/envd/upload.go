@@ -95,10 +95,9 @@ func (s *Server) serveWrite(w http.ResponseWriter, r *http.Request) {
 // the request lasts: a change of identity costs a thread, and so the next files
 // are read while these are written.
 const (
-	smallBytes  = 1 << 20
-	batchBytes  = 8 << 20 // also of what is made up as it is read, see serveRead
-	batchFiles  = 64
-	gatherBytes = 256 << 10
+	smallBytes = 1 << 20
+	batchBytes = 256 << 10
+	batchFiles = 64
 	// maxUploadFiles bounds what is remembered of one request.
 	maxUploadFiles = 100_000
 )
@@ -216,7 +215,7 @@ func (u *upload) add(name, mode string, body io.Reader) error {
 	if len(c.data) == smallBytes {
 		return u.stream(c, body)
 	}
-	if u.held >= gatherBytes || len(u.waiting) >= batchFiles {
+	if u.held >= batchBytes || len(u.waiting) >= batchFiles {
 		u.flush()
 	}
 	if u.failed.Load() {

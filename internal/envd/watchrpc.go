@@ -122,15 +122,16 @@ func (s *filesystemService) GetWatcherEvents(_ context.Context, req *connect.Req
 }
 
 func (s *filesystemService) RemoveWatcher(_ context.Context, req *connect.Request[filesystem.RemoveWatcherRequest]) (*connect.Response[filesystem.RemoveWatcherResponse], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if !s.dropPolled(req.Msg.GetWatcherId()) {
 		return nil, errNoWatcher
 	}
 	return connect.NewResponse(&filesystem.RemoveWatcherResponse{}), nil
 }
 
+// dropPolled forgets a watcher that is polled, if it is there. s.mu is held.
 func (s *Server) dropPolled(id string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	w, ok := s.polled[id]
 	if ok {
 		delete(s.polled, id)
@@ -144,19 +145,12 @@ func (s *Server) dropPolled(id string) bool {
 // its client has forgotten, if there is any.
 func (s *Server) admitWatcher() error {
 	s.mu.Lock()
-	full := s.watchers >= s.cfg.MaxWatchers
-	forgotten := ""
+	defer s.mu.Unlock()
 	for id, w := range s.polled {
-		if full && time.Since(w.asked) > pollPatience {
-			forgotten = id
+		if s.watchers >= s.cfg.MaxWatchers && time.Since(w.asked) > pollPatience && s.dropPolled(id) {
+			s.log.Warn("dropped a watcher that nobody asks", "reason", "a new one needs its place")
 		}
 	}
-	s.mu.Unlock()
-	if forgotten != "" && s.dropPolled(forgotten) {
-		s.log.Warn("dropped a watcher that nobody asks", "reason", "a new one needs its place")
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.watchers >= s.cfg.MaxWatchers {
 		return fmt.Errorf("%w: %d watchers", errTooMany, s.watchers)
 	}
