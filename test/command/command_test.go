@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"dreamcore/internal/engine/enginetest"
 )
 
 // patience bounds what takes a second on a quiet machine.
@@ -205,43 +207,32 @@ func (e *engine) stop(sig syscall.Signal) int {
 	return e.cmd.ProcessState.ExitCode()
 }
 
-// leftovers lists what is left of an engine that ended: processes, mounts,
-// control groups and files that name its data folder or its boxes.
-func (w *world) leftovers(ids ...string) []string {
+// boxes lists what is left on this machine of the engine's sandboxes.
+func (w *world) boxes() []string {
 	w.t.Helper()
-	var all []string
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	all, err := enginetest.Left(filepath.Join(w.data, "serving/engine"))
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	for line := range strings.Lines(string(mounts)) {
-		if strings.Contains(line, w.data) {
-			all = append(all, "mount "+line)
-		}
+	return all
+}
+
+// leftovers lists what is left of an engine that ended: its sandboxes, every
+// process that names its data folder, and its address.
+func (w *world) leftovers() []string {
+	w.t.Helper()
+	all := w.boxes()
+	real, err := filepath.EvalSymlinks(w.data)
+	if err != nil {
+		w.t.Fatal(err)
 	}
 	procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	for _, p := range procs {
-		if data, err := os.ReadFile(p); err == nil && strings.Contains(string(data), w.data) {
+		if data, err := os.ReadFile(p); err == nil && (bytes.Contains(data, []byte(w.data)) || bytes.Contains(data, []byte(real))) {
 			all = append(all, "process "+strings.ReplaceAll(string(data), "\x00", " "))
-		}
-	}
-	for _, id := range ids {
-		groups, err := filepath.Glob("/sys/fs/cgroup/*/dreamcore-*/" + id)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		all = append(all, groups...)
-	}
-	for _, dir := range []string{"box", "runsc"} {
-		entries, err := os.ReadDir(filepath.Join(w.data, "serving/engine", dir))
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		for _, e := range entries {
-			all = append(all, "file "+e.Name())
 		}
 	}
 	if _, err := os.Stat(filepath.Join(w.data, "serving/address.json")); err == nil {

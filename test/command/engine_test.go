@@ -51,7 +51,7 @@ func TestEngineFromStartToEnd(t *testing.T) {
 	if code := e.stop(syscall.SIGINT); code != 0 {
 		t.Errorf("after Ctrl-C the code is %d", code)
 	}
-	if left := w.leftovers(id); len(left) > 0 {
+	if left := w.leftovers(); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 	booted := false
@@ -76,12 +76,12 @@ func TestEngineFromStartToEnd(t *testing.T) {
 func TestEngineIsKilled(t *testing.T) {
 	w := newWorld(t)
 	e := w.serve()
-	id := w.must("sandbox", "create")
+	w.must("sandbox", "create")
 	e.stop(syscall.SIGKILL)
 	if r := w.run("", "sandbox", "ls"); r.code != 1 || !strings.Contains(r.err, "does not answer") {
 		t.Errorf("of a killed engine: %+v", r)
 	}
-	if len(w.leftovers(id)) == 0 {
+	if len(w.boxes()) == 0 {
 		t.Error("a killed engine left nothing: this test shows nothing")
 	}
 	e = w.serve()
@@ -91,7 +91,7 @@ func TestEngineIsKilled(t *testing.T) {
 	if code := e.stop(syscall.SIGTERM); code != 0 {
 		t.Errorf("after SIGTERM the code is %d", code)
 	}
-	if left := w.leftovers(id); len(left) > 0 {
+	if left := w.leftovers(); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 }
@@ -111,7 +111,7 @@ func TestEngineKeepsSandboxes(t *testing.T) {
 	}
 	w.must("sandbox", "kill", "--all")
 	e.stop(syscall.SIGTERM)
-	if left := w.leftovers(id); len(left) > 0 {
+	if left := w.leftovers(); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 }

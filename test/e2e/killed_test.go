@@ -18,6 +18,7 @@ import (
 	"dreamcore"
 	"dreamcore/internal/app"
 	"dreamcore/internal/config"
+	"dreamcore/internal/engine/enginetest"
 )
 
 // TestMain lets the test binary be the host that is killed, or the program itself.
@@ -112,10 +113,14 @@ func killAt(t *testing.T, cfg config.Config, wish, step string) dreamcore.JobID 
 	return ""
 }
 
-// leftovers lists what still belongs to a data folder: processes, mounts, boxes.
+// leftovers lists what still belongs to a data folder: processes, and whatever
+// there is of its boxes.
 func leftovers(t *testing.T, data string) []string {
 	t.Helper()
-	var left []string
+	left, err := enginetest.Left(filepath.Join(data, "engine"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	pids, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		t.Fatal(err)
@@ -125,24 +130,11 @@ func leftovers(t *testing.T, data string) []string {
 			left = append(left, p+": "+strings.ReplaceAll(string(line[:min(len(line), 200)]), "\x00", " "))
 		}
 	}
-	mounts, err := os.ReadFile("/proc/mounts")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, line := range strings.Split(string(mounts), "\n") {
-		if strings.Contains(line, data) {
-			left = append(left, "mount: "+line)
-		}
-	}
-	boxes, err := filepath.Glob(filepath.Join(data, "engine", "box", "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	sockets, err := filepath.Glob(filepath.Join(data, "engine", "*.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append(append(left, boxes...), sockets...)
+	return append(left, sockets...)
 }
 
 func TestAKilledHostGoesOnOrFailsCleanly(t *testing.T) {
