@@ -109,11 +109,3 @@ func (e *Engine) giveBack(t *ticket) {
 	defer e.mu.Unlock()
 	e.spend(t)
 }
-
-// domain is Config.Domain as the protocol has it: absent when there is none.
-func (e *Engine) domain() *string {
-	if e.cfg.Domain == "" {
-		return nil
-	}
-	return &e.cfg.Domain
-}

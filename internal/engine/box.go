@@ -5,14 +5,9 @@ package engine
 // replace it once it was tried in that role.
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
-	"net/http"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -116,27 +111,24 @@ func (e *Engine) boot(ctx context.Context, o order) (*box, error) {
 
 // obtain restores a box, takes one that was booted ahead, or boots one.
 func (e *Engine) obtain(ctx context.Context, o order) (b *box, ahead bool, err error) {
-	if o.from != nil {
-		e.pool.coldBegins()
-		defer e.pool.coldEnds()
-		c, err := e.restore(ctx, dreamcore.NewSandboxID(), o.from)
-		if err != nil {
-			return nil, false, err
+	if o.from == nil {
+		if c, ok := e.pool.take(ctx, o.image); ok {
+			b, err := e.assign(ctx, c, o)
+			if err == nil || ctx.Err() != nil {
+				return b, true, err
+			}
+			e.log.Warn("a sandbox that was booted ahead is of no use", "sandbox_id", c.id, "decision", "boot another", "reason", err.Error())
 		}
-		o.image = c.image
-		b, err = e.assign(ctx, c, o)
-		return b, false, err
-	}
-	if c, ok := e.pool.take(ctx, o.image); ok {
-		b, err := e.assign(ctx, c, o)
-		if err == nil || ctx.Err() != nil {
-			return b, true, err
-		}
-		e.log.Warn("a sandbox that was booted ahead is of no use", "sandbox_id", c.id, "decision", "boot another", "reason", err.Error())
 	}
 	e.pool.coldBegins()
 	defer e.pool.coldEnds()
-	c, err := e.start(ctx, dreamcore.NewSandboxID(), o.image)
+	var c blank
+	if o.from != nil {
+		c, err = e.restore(ctx, dreamcore.NewSandboxID(), o.from)
+		o.image = c.image
+	} else {
+		c, err = e.start(ctx, dreamcore.NewSandboxID(), o.image)
+	}
 	if err != nil {
 		return nil, false, err
 	}
@@ -285,31 +277,6 @@ func (e *Engine) closed() error {
 	return e.fail(dreamcore.Unavailable, "create", "closed")
 }
 
-// tell gives PID 1 what only the host may say.
-func (c *blank) tell(ctx context.Context, in envd.Init) error {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+daemonHost+envd.InitPath, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	res, err := c.daemon.RoundTrip(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusNoContent {
-		said, _ := io.ReadAll(io.LimitReader(res.Body, 300)) // only for the message
-		return fmt.Errorf("PID 1 refused: %s: %q", res.Status, said)
-	}
-	return nil
-}
-
-// daemonHost is the host of requests to a box's PID 1; nothing resolves it.
-const daemonHost = "sandbox"
-
 // carry hands what the box sends out to the one way out, until the box ends.
 func (e *Engine) carry(b *box) {
 	slots := make(chan struct{}, maxWaysOut)
@@ -408,21 +375,4 @@ func (e *Engine) bury(b *box, why reason) {
 	e.mu.Unlock()
 	close(b.over)
 	e.log.Info("ended a sandbox", "sandbox_id", b.id, "reason", string(why), "lived_ms", begun.Sub(b.started).Milliseconds(), "dur_ms", time.Since(begun).Milliseconds())
-}
-
-func (o order) has(filter map[string]string) bool {
-	for k, v := range filter {
-		if got, ok := o.metadata[k]; !ok || got != v {
-			return false
-		}
-	}
-	return true
-}
-
-func (o order) copied() map[string]string {
-	m := maps.Clone(o.metadata)
-	if m == nil {
-		m = map[string]string{}
-	}
-	return m
 }

@@ -174,7 +174,7 @@ func (e *Engine) serveCreate(w http.ResponseWriter, r *http.Request, life time.D
 // order checks a create request. What this engine cannot do is refused rather
 // than left out: a sandbox that silently lacks what was asked for is worse.
 func (in createBody) order(life time.Duration) (order, error) {
-	o := order{life: life, metadata: in.Metadata, env: in.EnvVars, autoPause: in.AutoPause, autoResume: in.AutoResume != nil && in.AutoResume.Enabled}
+	o := order{metadata: in.Metadata, env: in.EnvVars, autoPause: in.AutoPause, autoResume: in.AutoResume != nil && in.AutoResume.Enabled}
 	switch {
 	case in.TemplateID == "":
 		return o, errors.New("templateID is missing")
@@ -189,15 +189,12 @@ func (in createBody) order(life time.Duration) (order, error) {
 	case isSet(in.IAM):
 		return o, errors.New("this engine has no workload identities")
 	}
-	if in.Timeout != nil {
-		var err error
-		if o.life, err = lifetime(*in.Timeout); err != nil {
-			return o, err
-		}
+	var err error
+	if o.life, err = lifetimeOr(in.Timeout, life); err != nil {
+		return o, err
 	}
 	if n := in.Network; n != nil {
 		o.private = n.AllowPublicTraffic != nil && !*n.AllowPublicTraffic
-		var err error
 		if o.egress, err = n.egress(); err != nil {
 			return o, err
 		}
@@ -217,6 +214,14 @@ func lifetime(seconds int64) (time.Duration, error) {
 	return time.Duration(seconds) * time.Second, nil
 }
 
+// lifetimeOr is lifetime where a client may leave it out.
+func lifetimeOr(seconds *int64, otherwise time.Duration) (time.Duration, error) {
+	if seconds == nil {
+		return otherwise, nil
+	}
+	return lifetime(*seconds)
+}
+
 func (b *box) body() sandboxBody {
 	s := sandboxBody{
 		TemplateID: b.template(), SandboxID: string(b.id), ClientID: "00000000",
@@ -229,15 +234,25 @@ func (b *box) body() sandboxBody {
 	return s
 }
 
-func (e *Engine) info(b *box) infoBody {
-	l := b.limits
-	return infoBody{
-		TemplateID: b.template(), SandboxID: string(b.id), ClientID: "00000000",
-		StartedAt: b.started.UTC(), EndAt: b.endsAt().UTC(),
-		CPUCount: max(int(l.CPUs), 1), MemoryMB: l.MemoryBytes >> 20, DiskSizeMB: l.DiskBytes >> 20,
-		Metadata: b.order.copied(), State: stateRunning, EnvdVersion: envd.Version, Domain: b.domain,
-		Lifecycle: lifecycle(b.order.autoPause, b.order.autoResume),
+// info is what a client is told of the sandbox that a record describes.
+func (r record) info() infoBody {
+	metadata := r.Metadata
+	if metadata == nil {
+		metadata = map[string]string{}
 	}
+	return infoBody{
+		TemplateID: r.template(), SandboxID: string(r.ID), ClientID: "00000000",
+		StartedAt: r.Started.UTC(), EndAt: r.Ends.UTC(),
+		CPUCount: max(int(r.Limits.CPUs), 1), MemoryMB: r.Limits.MemoryBytes >> 20, DiskSizeMB: r.Limits.DiskBytes >> 20,
+		Metadata: metadata, State: r.State, EnvdVersion: envd.Version,
+		Lifecycle: lifecycle(r.AutoPause, r.AutoResume),
+	}
+}
+
+func (b *box) info() infoBody {
+	i := b.record(stateRunning).info()
+	i.Domain = b.domain
+	return i
 }
 
 func (e *Engine) serveInfo(w http.ResponseWriter, r *http.Request) {
@@ -246,15 +261,15 @@ func (e *Engine) serveInfo(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		snap, ok := e.shelf.get(id, kindPaused)
 		if !ok {
-			refuse(w, http.StatusNotFound, "there is no sandbox "+strconv.Quote(clip(string(id), 64)))
+			refuseUnknown(w, id)
 			return
 		}
 		body := e.pausedInfo(snap)
-		body.EnvdAccessToken, body.Network = snap.Box.Token, snap.Box.again().network()
+		body.EnvdAccessToken, body.Network = snap.Box.Token, snap.Box.order().network()
 		answer(w, http.StatusOK, body)
 		return
 	}
-	body := e.info(b)
+	body := b.info()
 	body.EnvdAccessToken, body.Network = b.token, b.ordered().network()
 	answer(w, http.StatusOK, body)
 }
@@ -274,7 +289,7 @@ func (e *Engine) serveKill(w http.ResponseWriter, r *http.Request) {
 	case paused:
 		err = e.forget(snap, reasonKilled)
 	default:
-		refuse(w, http.StatusNotFound, "there is no sandbox "+strconv.Quote(clip(string(id), 64)))
+		refuseUnknown(w, id)
 		return
 	}
 	if err != nil {
@@ -315,13 +330,10 @@ func (e *Engine) serveRefresh(w http.ResponseWriter, r *http.Request, b *box) {
 	if !decode(w, r, &in) {
 		return
 	}
-	life := lifeV1
-	if in.Duration != nil {
-		var err error
-		if life, err = lifetime(*in.Duration); err != nil {
-			refuse(w, http.StatusBadRequest, err.Error())
-			return
-		}
+	life, err := lifetimeOr(in.Duration, lifeV1)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
 	}
 	b.live(life, false, nil)
 	e.note(b)
@@ -359,6 +371,10 @@ func publicText(err error) string {
 
 func refuse(w http.ResponseWriter, status int, message string) {
 	answer(w, status, failure{Code: status, Message: message})
+}
+
+func refuseUnknown(w http.ResponseWriter, id dreamcore.SandboxID) {
+	refuse(w, http.StatusNotFound, "there is no sandbox "+strconv.Quote(clip(string(id), 64)))
 }
 
 func answer(w http.ResponseWriter, status int, v any) {

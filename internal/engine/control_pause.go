@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"dreamcore"
-	"dreamcore/internal/envd"
 )
 
 const (
@@ -44,9 +43,9 @@ func (e *Engine) pausePlane(mux *http.ServeMux) {
 		prefix string
 		life   time.Duration
 	}{{"", lifeV1}, {"/v2", lifeV2}} {
-		mux.HandleFunc("POST "+v.prefix+"/sandboxes/{id}/connect", e.guarded(func(w http.ResponseWriter, r *http.Request) { e.serveConnect(w, r, v.life) }))
+		mux.HandleFunc("POST "+v.prefix+"/sandboxes/{id}/connect", e.guarded(func(w http.ResponseWriter, r *http.Request) { e.serveConnect(w, r, v.life, false) }))
 	}
-	mux.HandleFunc("POST /sandboxes/{id}/resume", e.guarded(e.serveResume))
+	mux.HandleFunc("POST /sandboxes/{id}/resume", e.guarded(func(w http.ResponseWriter, r *http.Request) { e.serveConnect(w, r, lifeV1, true) }))
 	mux.HandleFunc("POST /sandboxes/{id}/pause", e.guarded(e.living(e.servePause)))
 	mux.HandleFunc("POST /sandboxes/{id}/snapshots", e.guarded(e.living(e.serveSnapshot)))
 	mux.HandleFunc("POST /sandboxes/{id}/fork", e.guarded(e.living(e.serveFork)))
@@ -68,7 +67,7 @@ func (e *Engine) living(next func(http.ResponseWriter, *http.Request, *box)) htt
 			refuse(w, http.StatusConflict, "the sandbox "+strconv.Quote(clip(string(id), 64))+" is paused")
 			return
 		}
-		refuse(w, http.StatusNotFound, "there is no sandbox "+strconv.Quote(clip(string(id), 64)))
+		refuseUnknown(w, id)
 	}
 }
 
@@ -151,8 +150,9 @@ func (e *Engine) refuseFreeze(w http.ResponseWriter, id dreamcore.SandboxID, wha
 	refuse(w, status, message)
 }
 
-// serveConnect extends a box's time, after waking it if it is paused.
-func (e *Engine) serveConnect(w http.ResponseWriter, r *http.Request, life time.Duration) {
+// serveConnect wakes a box if it is paused, and else extends its time; the older
+// way to wake one, which is not for one that runs, is resume.
+func (e *Engine) serveConnect(w http.ResponseWriter, r *http.Request, otherwise time.Duration, resume bool) {
 	var in struct {
 		Timeout *int64 `json:"timeout"`
 		Memory  *bool  `json:"memory"`
@@ -160,67 +160,40 @@ func (e *Engine) serveConnect(w http.ResponseWriter, r *http.Request, life time.
 	if !decode(w, r, &in) {
 		return
 	}
-	if in.Timeout != nil {
-		var err error
-		if life, err = lifetime(*in.Timeout); err != nil {
-			refuse(w, http.StatusBadRequest, err.Error())
-			return
-		}
-	}
-	e.serveWake(w, r, life, in.Memory, true)
-}
-
-// serveResume is the older way to wake a paused box.
-func (e *Engine) serveResume(w http.ResponseWriter, r *http.Request) {
-	var in struct {
-		Timeout *int64 `json:"timeout"`
-		Memory  *bool  `json:"memory"`
-	}
-	if !decode(w, r, &in) {
+	life, err := lifetimeOr(in.Timeout, otherwise)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	life := lifeV1
-	if in.Timeout != nil {
-		var err error
-		if life, err = lifetime(*in.Timeout); err != nil {
-			refuse(w, http.StatusBadRequest, err.Error())
-			return
-		}
-	}
-	e.serveWake(w, r, life, in.Memory, false)
-}
-
-func (e *Engine) serveWake(w http.ResponseWriter, r *http.Request, life time.Duration, memory *bool, runningToo bool) {
 	id := dreamcore.SandboxID(r.PathValue("id"))
-	b, running := e.settled(r.Context(), id)
-	if !running {
-		snap, ok := e.shelf.get(id, kindPaused)
-		if !ok {
-			refuse(w, http.StatusNotFound, "there is no sandbox "+strconv.Quote(clip(string(id), 64)))
+	if b, ok := e.settled(r.Context(), id); ok {
+		if resume {
+			refuse(w, http.StatusConflict, "the sandbox is running already")
 			return
 		}
-		if !memoryKept(w, memory) {
-			return
-		}
-		b, woken, err := e.wake(r.Context(), snap, life)
-		if err != nil {
-			e.refuseFreeze(w, id, "cannot resume a sandbox", err)
-			return
-		}
-		if woken {
-			answer(w, http.StatusCreated, b.body())
-			return
-		}
+		b.live(life, false, nil)
+		e.note(b)
 		answer(w, http.StatusOK, b.body())
 		return
 	}
-	if !runningToo {
-		refuse(w, http.StatusConflict, "the sandbox is running already")
+	snap, ok := e.shelf.get(id, kindPaused)
+	if !ok {
+		refuseUnknown(w, id)
 		return
 	}
-	b.live(life, false, nil)
-	e.note(b)
-	answer(w, http.StatusOK, b.body())
+	if !memoryKept(w, in.Memory) {
+		return
+	}
+	b, woken, err := e.wake(r.Context(), snap, life)
+	if err != nil {
+		e.refuseFreeze(w, id, "cannot resume a sandbox", err)
+		return
+	}
+	status := http.StatusOK
+	if woken {
+		status = http.StatusCreated
+	}
+	answer(w, status, b.body())
 }
 
 func (e *Engine) serveSnapshot(w http.ResponseWriter, r *http.Request, b *box) {
@@ -236,7 +209,7 @@ func (e *Engine) serveSnapshot(w http.ResponseWriter, r *http.Request, b *box) {
 		return
 	}
 	snap := &snapshot{Format: snapshotFormat, ID: dreamcore.NewSandboxID(), Kind: kindNamed, Name: in.Name, Created: time.Now()}
-	if err := e.take(context.WithoutCancel(r.Context()), b, snap); err != nil {
+	if err := e.takeSnapshot(context.WithoutCancel(r.Context()), b, snap); err != nil {
 		e.refuseFreeze(w, b.id, "cannot make a snapshot", err)
 		return
 	}
@@ -346,16 +319,13 @@ func (e *Engine) serveFork(w http.ResponseWriter, r *http.Request, b *box) {
 		refuse(w, http.StatusBadRequest, fmt.Sprintf("count must be from 1 to %d", maxForks))
 		return
 	}
-	o.life = lifeV1
-	if in.Timeout != nil {
-		var err error
-		if o.life, err = lifetime(*in.Timeout); err != nil {
-			refuse(w, http.StatusBadRequest, err.Error())
-			return
-		}
+	var err error
+	if o.life, err = lifetimeOr(in.Timeout, lifeV1); err != nil {
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
 	}
 	snap := &snapshot{Format: snapshotFormat, ID: dreamcore.NewSandboxID(), Kind: kindFork, Created: time.Now()}
-	if err := e.take(context.WithoutCancel(r.Context()), b, snap); err != nil {
+	if err := e.takeSnapshot(context.WithoutCancel(r.Context()), b, snap); err != nil {
 		e.refuseFreeze(w, b.id, "cannot fork a sandbox", err)
 		return
 	}
@@ -392,16 +362,12 @@ func (e *Engine) forks(ctx context.Context, o order, count int) []forkResult {
 	return out
 }
 
-// pausedInfo is what a list says of a paused box.
+// pausedInfo is what a client is told of a paused box; its end is when it is
+// removed.
 func (e *Engine) pausedInfo(s *snapshot) infoBody {
-	l := s.Box.Limits
-	return infoBody{
-		TemplateID: s.Box.template(), SandboxID: string(s.ID), ClientID: "00000000",
-		StartedAt: s.Box.Started.UTC(), EndAt: s.Created.Add(e.shelf.limits.Life).UTC(),
-		CPUCount: max(int(l.CPUs), 1), MemoryMB: l.MemoryBytes >> 20, DiskSizeMB: l.DiskBytes >> 20,
-		Metadata: order{metadata: s.Box.Metadata}.copied(), State: string(kindPaused), EnvdVersion: envd.Version,
-		Lifecycle: lifecycle(s.Box.AutoPause, s.Box.AutoResume),
-	}
+	r := s.Box
+	r.Ends = s.Created.Add(e.shelf.limits.Life)
+	return r.info()
 }
 
 func (r record) template() string {

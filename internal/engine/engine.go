@@ -174,7 +174,7 @@ func (e *Engine) Open(ctx context.Context) error {
 		e.shed()
 	}
 	for _, snap := range e.shelf.list(kindPaused) {
-		e.keep(snap)
+		e.expireLater(snap)
 	}
 	e.pool.open()
 	tctx, cancel := context.WithCancel(context.Background())

@@ -78,3 +78,11 @@ func (o order) network() *networkInfo {
 	}
 	return n
 }
+
+// domain is Config.Domain as the protocol has it: absent when there is none.
+func (e *Engine) domain() *string {
+	if e.cfg.Domain == "" {
+		return nil
+	}
+	return &e.cfg.Domain
+}

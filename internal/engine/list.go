@@ -61,10 +61,20 @@ func parseListing(q url.Values) (listing, error) {
 
 // wants reports whether a sandbox is among those that are asked for.
 func (l listing) wants(i infoBody) bool {
-	return order{metadata: i.Metadata}.has(l.metadata) &&
+	return holds(i.Metadata, l.metadata) &&
 		(len(l.states) == 0 || slices.Contains(l.states, i.State)) &&
 		(l.template == "" || l.template == i.TemplateID) &&
 		!i.StartedAt.Before(l.after)
+}
+
+// holds reports whether metadata has every pair of the filter.
+func holds(metadata, filter map[string]string) bool {
+	for k, v := range filter {
+		if got, ok := metadata[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
 }
 
 func (l listing) compare(a, b infoBody) int {
@@ -105,7 +115,7 @@ func (e *Engine) serveList(w http.ResponseWriter, r *http.Request) {
 	all := []infoBody{}
 	e.mu.Lock()
 	for _, b := range e.boxes {
-		all = append(all, e.info(b))
+		all = append(all, b.info())
 	}
 	// One that is being paused or resumed is on both lists for a moment.
 	paused := slices.DeleteFunc(e.shelf.list(kindPaused), func(s *snapshot) bool { return e.boxes[s.ID] != nil })

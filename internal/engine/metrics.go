@@ -2,10 +2,8 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"slices"
@@ -27,8 +25,7 @@ const (
 	maxSamples = 720
 	maxAsked   = 100 // boxes in one question
 	// freshFor is how long a sample counts as now.
-	freshFor    = time.Second
-	askPatience = 3 * time.Second
+	freshFor = time.Second
 	// A box that used less of the processor than that since its disk was measured
 	// has not changed it: it is not woken up to be asked.
 	stillCPU = 10 * time.Millisecond
@@ -87,35 +84,6 @@ func (h *history) between(start, end time.Time) []sample {
 		all = append(all, h.latest)
 	}
 	return slices.DeleteFunc(all, func(s sample) bool { return s.at.Before(start) || s.at.After(end) })
-}
-
-// ask asks PID 1 for a small JSON answer.
-func (c *blank) ask(ctx context.Context, path string, answer any) error {
-	ctx, cancel := context.WithTimeout(ctx, askPatience)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+daemonHost+path, nil)
-	if err != nil {
-		return err
-	}
-	res, err := c.daemon.RoundTrip(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("PID 1 answered %s", res.Status)
-	}
-	return json.NewDecoder(io.LimitReader(res.Body, 4096)).Decode(answer)
-}
-
-// state asks PID 1 how the box is.
-func (c *blank) state(ctx context.Context) (envd.State, error) {
-	var st envd.State
-	err := c.ask(ctx, envd.StatePath, &st)
-	if err == nil && (st.DiskUsed < 0 || st.DiskBytes < 0) {
-		err = errors.New("PID 1 answered nonsense")
-	}
-	return st, err
 }
 
 // measureInside takes a sample of b where only the box itself counts what it uses.

@@ -133,8 +133,8 @@ func (e *Engine) reopen(ctx context.Context, b *box) error {
 	return nil
 }
 
-// take makes a snapshot of a living box, which goes on.
-func (e *Engine) take(ctx context.Context, b *box, snap *snapshot) error {
+// takeSnapshot saves a living box, which goes on.
+func (e *Engine) takeSnapshot(ctx context.Context, b *box, snap *snapshot) error {
 	if !e.enter() {
 		return e.closed()
 	}
@@ -150,7 +150,7 @@ func (e *Engine) take(ctx context.Context, b *box, snap *snapshot) error {
 	if err := b.freeze(e.cfg.Lang); err != nil {
 		return err
 	}
-	snap.Box = b.frozen()
+	snap.Box = b.record(string(kindPaused))
 	snap.Box.Token, snap.Box.Traffic = "", "" // each box of it gets its own
 	err = e.checkpoint(ctx, b, snap)
 	if rerr := e.reopen(ctx, b); rerr != nil {
@@ -163,27 +163,6 @@ func (e *Engine) take(ctx context.Context, b *box, snap *snapshot) error {
 		e.log.Info("made a snapshot", "sandbox_id", b.id, "snapshot", snap.ID, "kind", string(snap.Kind), "bytes", snap.Bytes, "dur_ms", time.Since(begun).Milliseconds())
 	}
 	return err
-}
-
-// frozen describes a box for its snapshot.
-func (b *box) frozen() record {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return record{
-		Format: recordFormat, Protocol: envd.Protocol, ID: b.id, State: string(kindPaused),
-		Image: b.image.Digest, Limits: b.limits, Profile: b.profile, Started: b.started, Ends: b.ends,
-		Token: b.token, Traffic: b.traffic, Template: b.order.template,
-		Metadata: b.order.metadata, Env: b.order.env, Egress: b.order.egress, Private: b.order.private, Face: b.order.face,
-		AutoPause: b.order.autoPause, AutoResume: b.order.autoResume, Life: b.order.life,
-	}
-}
-
-// again is the order of the box that a record describes.
-func (r record) again() order {
-	return order{
-		template: r.Template, metadata: r.Metadata, env: r.Env, egress: r.Egress, private: r.Private, face: r.Face,
-		autoPause: r.AutoPause, autoResume: r.AutoResume, life: r.Life,
-	}
 }
 
 // pause ends a box so that it can go on later: on failure it goes on at once.
@@ -204,7 +183,7 @@ func (e *Engine) pause(ctx context.Context, b *box) error {
 	if err := b.freeze(e.cfg.Lang); err != nil {
 		return err
 	}
-	snap := &snapshot{Format: snapshotFormat, ID: b.id, Kind: kindPaused, Box: b.frozen(), Created: time.Now()}
+	snap := &snapshot{Format: snapshotFormat, ID: b.id, Kind: kindPaused, Box: b.record(string(kindPaused)), Created: time.Now()}
 	snap.busy.Lock() // nobody resumes it before the former box is gone
 	defer snap.busy.Unlock()
 	if err := e.checkpoint(ctx, b, snap); err != nil {
@@ -224,7 +203,7 @@ func (e *Engine) pause(ctx context.Context, b *box) error {
 		<-b.over
 		return errors.Join(e.endedMeanwhile(), e.shelf.drop(snap))
 	}
-	e.keep(snap)
+	e.expireLater(snap)
 	e.log.Info("paused a sandbox", "sandbox_id", b.id, "bytes", snap.Bytes, "dur_ms", time.Since(begun).Milliseconds())
 	return b.ended
 }
@@ -233,8 +212,8 @@ func (e *Engine) endedMeanwhile() error {
 	return e.fail(dreamcore.NotFound, "pause", "ended_meanwhile")
 }
 
-// keep removes a paused box when nobody wants it for too long.
-func (e *Engine) keep(snap *snapshot) {
+// expireLater removes a paused box when nobody has wanted it for too long.
+func (e *Engine) expireLater(snap *snapshot) {
 	e.shelf.mu.Lock()
 	defer e.shelf.mu.Unlock()
 	snap.timer = time.AfterFunc(time.Until(snap.Created.Add(e.shelf.limits.Life)), func() {
@@ -309,7 +288,7 @@ func (e *Engine) wake(ctx context.Context, snap *snapshot, life time.Duration) (
 	if err != nil {
 		return nil, false, err
 	}
-	o := snap.Box.again()
+	o := snap.Box.order()
 	o.image, o.ticket = c.image, room
 	if err := c.tell(ctx, c.init(o)); err != nil {
 		return nil, false, errors.Join(fmt.Errorf("set up sandbox: %w", err), e.discard(ctx, c))

@@ -51,21 +51,25 @@ const (
 	stateRunning   = "running"
 )
 
-// record describes the box as it is now.
-func (b *box) record() (record, error) {
-	machine, err := b.machine.Identity()
-	if err != nil {
-		return record{}, err
-	}
+// record describes the box as it is now, but for its process.
+func (b *box) record(state string) record {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return record{
-		Format: recordFormat, Protocol: envd.Protocol, ID: b.id, State: stateRunning,
-		Image: b.image.Digest, Machine: machine, Limits: b.limits, Profile: b.profile,
+		Format: recordFormat, Protocol: envd.Protocol, ID: b.id, State: state,
+		Image: b.image.Digest, Limits: b.limits, Profile: b.profile,
 		Started: b.started, Ends: b.ends, Token: b.token, Traffic: b.traffic,
 		Metadata: b.order.metadata, Env: b.order.env, Egress: b.order.egress, Private: b.order.private, Face: b.order.face,
 		Template: b.order.template, AutoPause: b.order.autoPause, AutoResume: b.order.autoResume, Life: b.order.life,
-	}, nil
+	}
+}
+
+// order is that of the box which a record describes.
+func (r record) order() order {
+	return order{
+		template: r.Template, metadata: r.Metadata, env: r.Env, egress: r.Egress, private: r.Private, face: r.Face,
+		autoPause: r.AutoPause, autoResume: r.AutoResume, life: r.Life,
+	}
 }
 
 // save writes down what the next engine needs, whenever that has changed. It
@@ -76,8 +80,9 @@ func (e *Engine) save(b *box) error {
 	}
 	b.saving.Lock()
 	defer b.saving.Unlock()
-	rec, err := b.record()
-	if err != nil {
+	rec := b.record(stateRunning)
+	var err error
+	if rec.Machine, err = b.machine.Identity(); err != nil {
 		return fmt.Errorf("record sandbox: %w", err)
 	}
 	if err := rec.write(b.machine.Dir()); err != nil {
@@ -213,7 +218,7 @@ func (e *Engine) takeBack(ctx context.Context) {
 		wg.Add(1)
 		go func() {
 			defer func() { <-slots; wg.Done() }()
-			if err := e.resume(ctx, rec); err != nil {
+			if err := e.adopt(ctx, rec); err != nil {
 				e.mu.Lock()
 				e.deaths.add(id, reasonEngine)
 				e.mu.Unlock()
@@ -227,8 +232,8 @@ func (e *Engine) takeBack(ctx context.Context) {
 	clear(e.found)
 }
 
-// resume makes a recorded box found again. On failure nothing of it is left.
-func (e *Engine) resume(ctx context.Context, rec record) error {
+// adopt makes a recorded box found again. On failure nothing of it is left.
+func (e *Engine) adopt(ctx context.Context, rec record) error {
 	ctx, cancel := context.WithTimeout(ctx, backPatience)
 	defer cancel()
 	image, err := e.cfg.Images(rec.Image)
@@ -242,7 +247,7 @@ func (e *Engine) resume(ctx context.Context, rec record) error {
 	if err := c.connect(); err != nil {
 		return errors.Join(err, e.discard(ctx, c))
 	}
-	o := rec.again()
+	o := rec.order()
 	o.image = image
 	if err := c.tell(ctx, c.init(o)); err != nil {
 		return errors.Join(err, e.discard(ctx, c))

@@ -35,7 +35,8 @@ type fileSum struct {
 // and leaves the box running either way: cut off from the host, until Reopen.
 // On failure nothing is left at dir. Code Refused: the disk is too full.
 func (b *Box) Checkpoint(ctx context.Context, dir string) (err error) {
-	// gVisor would break it in the middle of things; PID 1 notices and redials.
+	// gVisor takes it away when it saves. Whoever speaks over it had better have
+	// hung up: what PID 1 has not read by then of its end it never reads.
 	b.Control.Close()
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return fmt.Errorf("checkpoint sandbox: %w", err)

@@ -304,11 +304,9 @@ func (p *Provider) listed(ctx context.Context, filter map[string]string, states 
 
 // Kill ends a sandbox and everything in it. Killing a dead one succeeds.
 func (p *Provider) Kill(ctx context.Context, id dreamcore.SandboxID) error {
-	_, err := p.call(ctx, request{method: http.MethodDelete, path: pathOf(id, "")})
-	if err != nil && !isStatus(err, http.StatusNotFound) {
-		return fmt.Errorf("kill sandbox: %w", err)
+	if err := p.End(ctx, id); dreamcore.CodeOf(err) != dreamcore.Lost {
+		return err
 	}
-	p.gate.leave(id)
 	return nil
 }
 

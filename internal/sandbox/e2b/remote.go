@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -213,9 +214,7 @@ func (p *Provider) Logs(ctx context.Context, id dreamcore.SandboxID, from time.T
 		return nil, fmt.Errorf("read the log: %w", p.lostWhenMissing(err, id))
 	}
 	if from.IsZero() { // newest first
-		for i, j := 0, len(out.Logs)-1; i < j; i, j = i+1, j-1 {
-			out.Logs[i], out.Logs[j] = out.Logs[j], out.Logs[i]
-		}
+		slices.Reverse(out.Logs)
 	}
 	return out.Logs, nil
 }
