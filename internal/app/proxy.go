@@ -8,10 +8,12 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"dreamcore"
 	"dreamcore/internal/config"
+	"dreamcore/internal/egress"
 	"dreamcore/internal/grant"
 	"dreamcore/internal/keyproxy"
 	"dreamcore/internal/offline"
@@ -38,31 +40,28 @@ type Proxy struct {
 	seen      *addresses // of remote boxes; nil where a socket names the box
 }
 
-var featureOf = map[string]dreamcore.Feature{
-	"anthropic-messages": dreamcore.AnthropicMessages,
-	"openai-chat":        dreamcore.OpenAIChat,
-	"openai-responses":   dreamcore.OpenAIResponses,
-}
-
 func openProxy(cfg config.Config, log *slog.Logger) (*Proxy, error) {
 	minter, err := grant.NewMinter()
 	if err != nil {
 		return nil, err
 	}
 	p := &Proxy{minter: minter, budget: cfg.Jobs.Budget, grantLife: grant.MaxLife - 2*grant.Skew}
-	upstreams := map[dreamcore.Feature]keyproxy.Upstream{}
+	upstreams := map[dreamcore.Feature][]keyproxy.Upstream{}
 	if err := p.addModel(cfg.Model, upstreams, log); err != nil {
 		return nil, errors.Join(err, p.closeUpstreams())
 	}
 	if err := p.addImages(cfg.Image, upstreams, log); err != nil {
 		return nil, errors.Join(err, p.closeUpstreams())
 	}
-	for f, u := range upstreams {
+	for f, list := range upstreams {
 		p.features = append(p.features, f)
-		for _, m := range u.Models {
-			p.models = append(p.models, m.Name)
+		for _, u := range list {
+			for _, m := range u.Models {
+				p.models = append(p.models, m.Name)
+			}
 		}
 	}
+	slices.Sort(p.features)
 	p.Proxy, err = keyproxy.New(keyproxy.Config{
 		Verifier: minter.Verifier(), Upstreams: upstreams, Dir: filepath.Join(cfg.Data, "keyproxy"), Log: log,
 	})
@@ -73,8 +72,12 @@ func openProxy(cfg config.Config, log *slog.Logger) (*Proxy, error) {
 }
 
 // addModel sets up the operator's model, or the stand-in where there is none.
-func (p *Proxy) addModel(m config.Model, to map[dreamcore.Feature]keyproxy.Upstream, log *slog.Logger) error {
-	feature := featureOf[m.API]
+func (p *Proxy) addModel(m config.Model, to map[dreamcore.Feature][]keyproxy.Upstream, log *slog.Logger) error {
+	declared, ok := egress.Model(m.API)
+	if !ok {
+		return dreamcore.Errorf(dreamcore.Internal, "app.proxy", "no feature speaks %q", m.API)
+	}
+	feature := declared.Feature
 	if m.Name != "" {
 		key, err := keyOf(m.KeyFile)
 		if err != nil {
@@ -89,9 +92,9 @@ func (p *Proxy) addModel(m config.Model, to map[dreamcore.Feature]keyproxy.Upstr
 			private = append(private, prefix)
 		}
 		p.model = m.Name
-		to[feature] = keyproxy.Upstream{BaseURL: m.BaseURL, Key: key, Private: private, Models: []keyproxy.ModelPrice{
+		to[feature] = []keyproxy.Upstream{{BaseURL: m.BaseURL, Key: key, Private: private, Models: []keyproxy.ModelPrice{
 			{Name: m.Name, InputMicros: m.InputMicros, OutputMicros: m.OutputMicros, Free: m.InputMicros == 0 && m.OutputMicros == 0},
-		}}
+		}}}
 		log.Info("language model", "decision", "operator's", "model", m.Name, "api", m.API)
 		return nil
 	}
@@ -115,22 +118,22 @@ func (p *Proxy) addModel(m config.Model, to map[dreamcore.Feature]keyproxy.Upstr
 	if feature != dreamcore.AnthropicMessages {
 		base += "/v1"
 	}
-	to[feature] = keyproxy.Upstream{BaseURL: base, Key: key, Dial: dial, Models: []keyproxy.ModelPrice{{Name: offline.ModelName, Free: true}}}
+	to[feature] = []keyproxy.Upstream{{BaseURL: base, Key: key, Dial: dial, Models: []keyproxy.ModelPrice{{Name: offline.ModelName, Free: true}}}}
 	log.Info("language model", "decision", "built-in stand-in", "reason", "no_model_configured", "model", offline.ModelName, "api", m.API)
 	return nil
 }
 
 // addImages sets up the operator's picture provider, or the built-in maker.
-func (p *Proxy) addImages(m config.Image, to map[dreamcore.Feature]keyproxy.Upstream, log *slog.Logger) error {
+func (p *Proxy) addImages(m config.Image, to map[dreamcore.Feature][]keyproxy.Upstream, log *slog.Logger) error {
 	if m.Name != "" {
 		key, err := keyOf(m.KeyFile)
 		if err != nil {
 			return err
 		}
 		p.pictures = m.Name
-		to[dreamcore.ImageGeneration] = keyproxy.Upstream{BaseURL: m.BaseURL, Key: key, Models: []keyproxy.ModelPrice{
+		to[dreamcore.ImageGeneration] = []keyproxy.Upstream{{BaseURL: m.BaseURL, Key: key, Models: []keyproxy.ModelPrice{
 			{Name: m.Name, ImageMicros: m.ImageMicros, Free: m.ImageMicros == 0},
-		}}
+		}}}
 		log.Info("pictures", "decision", "operator's", "model", m.Name)
 		return nil
 	}
@@ -138,10 +141,10 @@ func (p *Proxy) addImages(m config.Image, to map[dreamcore.Feature]keyproxy.Upst
 	p.pictures = picture.ModelName
 	dial, closeServer := keyproxy.InProcess(picture.Handler(key, log))
 	p.closers = append(p.closers, closeServer)
-	to[dreamcore.ImageGeneration] = keyproxy.Upstream{
+	to[dreamcore.ImageGeneration] = []keyproxy.Upstream{{
 		BaseURL: "http://pictures.invalid/v1", Key: key, Dial: dial, PictureMaker: true,
 		Models: []keyproxy.ModelPrice{{Name: picture.ModelName, Free: true}},
-	}
+	}}
 	log.Info("pictures", "decision", "built-in", "reason", "no_picture_provider_configured")
 	return nil
 }

@@ -261,7 +261,7 @@ func (s *Service) openJobs(ctx context.Context, toolkit []byte, publisher *publi
 	runner := job.New(job.Config{
 		Store: s.Store, Publisher: versions{publisher}, Sandboxes: s.Sandboxes, Proxy: s.Proxy,
 		Verifier: verify.New(verify.Config{Sandboxes: s.Sandboxes, Toolkit: toolkit, Metadata: meta, Timeout: verifyTimeout, Log: s.log}),
-		Library:  library{lib}, Agent: agent.Pi{}, API: agent.API(s.cfg.Model.API), Model: s.Proxy.model, ImageModel: s.Proxy.pictures, ProxyURL: s.proxyURL,
+		Library:  library{lib}, Agent: agent.Pi{}, API: agent.API(s.cfg.Model.API), Model: s.Proxy.model, ImageModel: s.Proxy.pictures, ProxyURL: s.proxyURL, Features: s.Proxy.features,
 		Image:   s.image,
 		Toolkit: toolkit, Metadata: meta, Limits: limits, Log: s.log,
 	})

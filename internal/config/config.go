@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"dreamcore"
+	"dreamcore/internal/egress"
 )
 
 // Config is the operator's settings.
@@ -51,7 +52,8 @@ type Listener struct {
 
 // Model is the language model behind the key proxy.
 type Model struct {
-	// API is the protocol: anthropic-messages, openai-chat or openai-responses.
+	// API is the protocol: anthropic-messages, openai-chat, openai-responses or
+	// google-gemini.
 	API string `json:"api"`
 	// Name is the exact model name; "" is the built-in stand-in model.
 	Name string `json:"name"`
@@ -194,11 +196,9 @@ func (c *Config) complete() error {
 		return dreamcore.Errorf(dreamcore.Invalid, op, "app.url and games.url are the same").
 			WithHint("games are untrusted: give them a port or a host name of their own")
 	}
-	switch c.Model.API {
-	case "anthropic-messages", "openai-chat", "openai-responses":
-	default:
+	if _, ok := egress.Model(c.Model.API); !ok {
 		return dreamcore.Errorf(dreamcore.Invalid, op, "model.api is %q", c.Model.API).
-			WithHint("use anthropic-messages, openai-chat or openai-responses")
+			WithHint("use one of %s", strings.Join(egress.APIs(), ", "))
 	}
 	if c.Model.Name != "" && c.Model.BaseURL == "" {
 		return dreamcore.Errorf(dreamcore.Invalid, op, "model.name is set and model.base_url is not").

@@ -98,6 +98,7 @@ type Config struct {
 	// ImageModel draws the pictures that the agent orders.
 	ImageModel string
 	ProxyURL   string                // the proxy as a box sees it
+	Features   []dreamcore.Feature   // what the boxes of jobs are offered
 	Image      func() (Image, error) // the image of new jobs
 	Toolkit    []byte
 	Metadata   map[string]string // marks sandboxes as this installation's

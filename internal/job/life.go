@@ -76,13 +76,13 @@ func (r *Runner) attempt(ctx context.Context, steps Steps, job dreamcore.Job, lo
 		if d, err = do(ctx, steps, "deliver", func(ctx context.Context) (delivery, error) { return r.deliver(ctx, job, b, log) }); err != nil {
 			return usage, nil, err
 		}
-		err = turn(dreamcore.Build, "build", workspace.BuildPrompt(job.Lang, job.Wish, d.Tag, d.Controls))
+		err = turn(dreamcore.Build, "build", workspace.BuildPrompt(job.Lang, job.Wish, d.Tag, d.Controls, r.cfg.Features...))
 	} else {
 		var chat []dreamcore.Message
 		if d, chat, err = r.current(ctx, job); err != nil {
 			return usage, nil, err
 		}
-		err = turn(dreamcore.Edit, "edit", workspace.EditPrompt(job.Lang, job.Wish, d.Controls, chat))
+		err = turn(dreamcore.Edit, "edit", workspace.EditPrompt(job.Lang, job.Wish, d.Controls, chat, r.cfg.Features...))
 	}
 	if err != nil {
 		return usage, nil, err
@@ -107,7 +107,7 @@ func (r *Runner) attempt(ctx context.Context, steps Steps, job dreamcore.Job, lo
 			return usage, findings, &refusedError{j.Evidence}
 		}
 		log.Info("verification refused the game", "decision", "repair", "findings", len(findings), "repair", repairs+1)
-		if err = turn(dreamcore.Repair, fmt.Sprintf("repair-%d", repairs+1), workspace.RepairPrompt(job.Lang, findings), findings...); err != nil {
+		if err = turn(dreamcore.Repair, fmt.Sprintf("repair-%d", repairs+1), workspace.RepairPrompt(job.Lang, findings, r.cfg.Features...), findings...); err != nil {
 			return usage, findings, err
 		}
 	}
@@ -178,7 +178,7 @@ func (r *Runner) materials(ctx context.Context, job dreamcore.Job, b box) error 
 	if err != nil {
 		return err
 	}
-	files = append(files, workspace.Toolkit(r.cfg.Toolkit)...)
+	files = append(files, workspace.Toolkit(r.cfg.Toolkit, r.cfg.Features)...)
 	files = append(files,
 		sandbox.File{Path: workspace.GrantFile, Data: []byte(grant), Mode: 0o600, Owner: sandbox.User},
 		sandbox.File{Path: workspace.RunsFile, Mode: 0o600, Owner: sandbox.User},
@@ -204,9 +204,10 @@ func (r *Runner) materials(ctx context.Context, job dreamcore.Job, b box) error 
 }
 
 func (r *Runner) session(job dreamcore.Job) agent.Session {
+	offer := workspace.Offer{Features: r.cfg.Features, ProxyURL: r.cfg.ProxyURL, ImageModel: r.cfg.ImageModel}
 	return agent.Session{
 		ID: job.ID, API: r.cfg.API, Model: r.cfg.Model, ProxyURL: r.cfg.ProxyURL, GrantFile: workspace.GrantFile,
-		Dir: workspace.Root, Env: workspace.Env(job.Lang, r.cfg.ProxyURL, r.cfg.ImageModel), Timeout: r.cfg.Limits.Turn,
+		Dir: workspace.Root, Env: workspace.Env(job.Lang, offer), Timeout: r.cfg.Limits.Turn,
 	}
 }
 

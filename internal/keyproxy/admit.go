@@ -34,6 +34,10 @@ const (
 // admit checks the body against the operation's list and the job's terms, and
 // writes what will be sent on into c.body.
 func (c *call) admit() *stop {
+	// The model says which upstream is meant; one that nobody has is refused
+	// below, after the rest was checked.
+	name := c.body.Get("model").Text()
+	c.up, c.price = c.p.route(c.op.Feature, name)
 	// Extra fields are the operator's word for their own upstream; everything
 	// else is checked by the list.
 	extra := map[string]strictjson.Value{}
@@ -50,9 +54,8 @@ func (c *call) admit() *stop {
 		}
 		return nof(BadField, "%v; no setting allows it", err)
 	}
-	name := c.body.Get("model").Text()
 	c.rec.Model = clip(name, 80)
-	if c.price = c.up.model(name); c.price == nil || !slices.Contains(c.terms.Models, name) {
+	if c.price == nil || !slices.Contains(c.terms.Models, name) {
 		return nof(ModelRefused, "%s", clip(name, 80))
 	}
 	if !c.price.priced(c.op.Kind == provider.Image) {

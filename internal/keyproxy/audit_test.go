@@ -132,7 +132,7 @@ func TestL03OneRecordEachAlsoOnPanic(t *testing.T) {
 	w.send("GET", "/nothing", "", nil)
 	w.send("HEAD", "/", "", nil)
 	w.send("GET", "/openai/v1/models", "", nil)
-	up := w.p.upstreams["model/openai-chat"]
+	up := w.p.upstreams["model/openai-chat"][0]
 	base := up.base
 	up.base = nil // a fault of ours
 	r := w.post(chatPath, minimal(chatPath, false))

@@ -60,9 +60,10 @@ func allModels(t *testing.T) option {
 			terms.Models = append(terms.Models, n)
 			models = append(models, ModelPrice{Name: n, Free: true, MaxOutputTokens: 1_000_000})
 		}
-		for f, u := range cfg.Upstreams {
+		for f, us := range cfg.Upstreams {
+			u := us[0]
 			u.Models = models
-			cfg.Upstreams[f] = u
+			cfg.Upstreams[f] = []Upstream{u}
 		}
 	}
 }
@@ -118,9 +119,9 @@ func TestM07UnknownFieldNamesTheSetting(t *testing.T) {
 	}
 	w.passes()
 	w = newWorld(t, func(cfg *Config, _ *JobTerms) {
-		u := cfg.Upstreams[dreamcore.OpenAIChat]
+		u := cfg.Upstreams[dreamcore.OpenAIChat][0]
 		u.ExtraFields = []string{"brand_new"}
-		cfg.Upstreams[dreamcore.OpenAIChat] = u
+		cfg.Upstreams[dreamcore.OpenAIChat] = []Upstream{u}
 	})
 	if r := w.post(chatPath, strings.Replace(minimal(chatPath, false), "{", `{"brand_new":1,`, 1)); r.status != 200 {
 		t.Fatalf("%d %s", r.status, r.body)

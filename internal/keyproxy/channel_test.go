@@ -32,7 +32,7 @@ func TestOperationsAndPolicyAgree(t *testing.T) {
 	got := []string{"HEAD /"}
 	for _, o := range operations() {
 		got = append(got, o.Route())
-		if o.Feature != "" && !slices.Contains(egress.Opens(o.Route()), o.Feature) {
+		if !slices.Contains(egress.Opens(o.Route()), o.Feature) {
 			t.Errorf("%s leads to %s, which does not open it", o.Route(), o.Feature)
 		}
 	}
@@ -100,9 +100,10 @@ func TestServeConnOverAUnixSocket(t *testing.T) {
 func TestInProcessUpstream(t *testing.T) {
 	dial, stop := InProcess(http.HandlerFunc(standard))
 	w := newWorld(t, func(cfg *Config, _ *JobTerms) {
-		for f, u := range cfg.Upstreams {
+		for f, us := range cfg.Upstreams {
+			u := us[0]
 			u.BaseURL, u.Dial, u.Private, u.Key = "http://stand-in", dial, nil, dreamcore.Secret{}
-			cfg.Upstreams[f] = u
+			cfg.Upstreams[f] = []Upstream{u}
 		}
 	})
 	for _, path := range append([]string{imagesPath}, modelPaths...) {
@@ -113,7 +114,7 @@ func TestInProcessUpstream(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	w.p.clients[dreamcore.OpenAIChat].CloseIdleConnections()
+	w.p.upstreams[dreamcore.OpenAIChat][0].client.CloseIdleConnections()
 	if r := w.post(chatPath, minimal(chatPath, true)); r.status != 502 {
 		t.Errorf("after its end: %d %s", r.status, r.body)
 	}
@@ -124,9 +125,10 @@ func TestE05PrivateUpstreamWithoutDeclaration(t *testing.T) {
 	_, port, _ := net.SplitHostPort(f.addr)
 	for _, host := range []string{"127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "localhost"} {
 		w := newWorld(t, func(cfg *Config, _ *JobTerms) {
-			for feature, u := range cfg.Upstreams {
+			for feature, us := range cfg.Upstreams {
+				u := us[0]
 				u.BaseURL, u.Private = "https://"+host+":"+port, nil
-				cfg.Upstreams[feature] = u
+				cfg.Upstreams[feature] = []Upstream{u}
 			}
 		})
 		r := w.post(messagesPath, minimal(messagesPath, true))
@@ -184,12 +186,13 @@ func TestE18CertificateOfTheUpstream(t *testing.T) {
 		go func() { _ = http.Serve(l, up) }()
 		_, port, _ := net.SplitHostPort(l.Addr().String())
 		w := newWorld(t, func(cfg *Config, _ *JobTerms) {
-			for feature, u := range cfg.Upstreams {
+			for feature, us := range cfg.Upstreams {
+				u := us[0]
 				u.BaseURL, u.Private = "https://localhost:"+port, []netip.Prefix{loopback[0], netip.MustParsePrefix("::1/128")}
 				if c.trust {
 					u.Roots = roots
 				}
-				cfg.Upstreams[feature] = u
+				cfg.Upstreams[feature] = []Upstream{u}
 			}
 		})
 		r := w.post(messagesPath, minimal(messagesPath, false))
@@ -199,7 +202,7 @@ func TestE18CertificateOfTheUpstream(t *testing.T) {
 		if calls := up.calls.Load(); (calls == 1) != (c.status == 200) {
 			t.Errorf("%s: %d calls", name, calls)
 		}
-		w.p.clients[dreamcore.AnthropicMessages].CloseIdleConnections()
+		w.p.upstreams[dreamcore.AnthropicMessages][0].client.CloseIdleConnections()
 		_ = l.Close()
 	}
 }
@@ -221,15 +224,15 @@ func TestBadConfigurations(t *testing.T) {
 		"model twice":      func(u *Upstream) { u.Models = []ModelPrice{{Name: "a"}, {Name: "a"}} },
 		"negative price":   func(u *Upstream) { u.Models = []ModelPrice{{Name: "a", InputMicros: -1}} },
 	} {
-		u := good
-		change(&u)
+		u := slices.Clone(good)
+		change(&u[0])
 		w := newVerifier(t)
-		_, err := New(Config{Verifier: w, Dir: t.TempDir(), Upstreams: map[dreamcore.Feature]Upstream{dreamcore.OpenAIChat: u}})
+		_, err := New(Config{Verifier: w, Dir: t.TempDir(), Upstreams: map[dreamcore.Feature][]Upstream{dreamcore.OpenAIChat: u}})
 		if dreamcore.CodeOf(err) != dreamcore.Invalid || strings.Contains(err.Error(), canary) || strings.Contains(err.Error(), "short key") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := New(Config{Verifier: newVerifier(t), Dir: t.TempDir(), Upstreams: map[dreamcore.Feature]Upstream{"no/such": good}}); dreamcore.CodeOf(err) != dreamcore.Invalid {
+	if _, err := New(Config{Verifier: newVerifier(t), Dir: t.TempDir(), Upstreams: map[dreamcore.Feature][]Upstream{"no/such": good}}); dreamcore.CodeOf(err) != dreamcore.Invalid {
 		t.Errorf("an unknown feature: %v", err)
 	}
 	if _, err := New(Config{}); dreamcore.CodeOf(err) != dreamcore.Invalid {

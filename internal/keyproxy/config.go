@@ -11,20 +11,14 @@ package keyproxy
 import (
 	"context"
 	"crypto/x509"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
-	"net/url"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"dreamcore"
 	"dreamcore/internal/egress"
 	"dreamcore/internal/grant"
-	"dreamcore/internal/redact"
 )
 
 // Audience is what grants for this proxy are minted for.
@@ -35,8 +29,9 @@ type Config struct {
 	// Verifier is the public half of the host's Minter. Required.
 	Verifier *grant.Verifier
 	// Upstreams says where each enabled feature leads. A feature that is not in
-	// it is off, whatever a job's terms say.
-	Upstreams map[dreamcore.Feature]Upstream
+	// it is off, whatever a job's terms say. Several upstreams of one feature are
+	// told apart by the names of their models, of which none may stand there twice.
+	Upstreams map[dreamcore.Feature][]Upstream
 	// Dir is the proxy's own folder: ledger.jsonl and audit.jsonl. Required.
 	Dir string
 	// Audit takes one record per request; nil means Dir/audit.jsonl, which is
@@ -48,6 +43,8 @@ type Config struct {
 	// Hosts are the values of the Host header that are ours. Empty means
 	// 127.0.0.1:4000 and localhost:4000.
 	Hosts []string
+	// Resolver looks up the names of upstreams; nil means the machine's.
+	Resolver egress.Resolver
 	// Timeouts bounds what a client or an upstream may keep waiting for.
 	Timeouts Timeouts
 }
@@ -138,79 +135,3 @@ func (m *ModelPrice) priced(image bool) bool {
 	}
 	return m.InputMicros > 0 && m.OutputMicros > 0
 }
-
-// upstream is a checked Upstream.
-type upstream struct {
-	Upstream
-	feature dreamcore.Feature
-	base    *url.URL
-	redact  *redact.Set
-	guard   *egress.Guard // nil when Dial is set
-}
-
-func newUpstream(f dreamcore.Feature, u Upstream) (*upstream, error) {
-	const op = "keyproxy.new"
-	bad := func(format string, args ...any) *dreamcore.Error {
-		return dreamcore.Errorf(dreamcore.Invalid, op, "upstream of %s: "+format, append([]any{f}, args...)...)
-	}
-	if !slices.Contains(egress.Features(), f) {
-		return nil, bad("there is no such feature").WithHint("the features are %v", egress.Features())
-	}
-	base, err := url.Parse(u.BaseURL)
-	if err != nil || base.User != nil || base.RawQuery != "" || base.Fragment != "" || base.Opaque != "" || strings.Contains(u.BaseURL, "%") {
-		return nil, bad("the base URL is not a plain https URL")
-	}
-	host, err := egress.Host(base.Hostname())
-	if err != nil {
-		return nil, bad("the base URL has no usable host name: %v", err)
-	}
-	plain := base.Scheme == "http"
-	if !plain && base.Scheme != "https" {
-		return nil, bad("the base URL begins with %q, not with https", base.Scheme)
-	}
-	port := uint64(443)
-	if plain {
-		port = 80
-	}
-	if base.Port() != "" {
-		if port, err = strconv.ParseUint(base.Port(), 10, 16); err != nil || port == 0 {
-			return nil, bad("the base URL has no usable port")
-		}
-	}
-	out := &upstream{Upstream: u, feature: f, base: base}
-	if u.Dial == nil {
-		if plain && len(u.Private) == 0 {
-			return nil, bad("plain http is only for upstreams in a private address range that is declared")
-		}
-		out.guard = &egress.Guard{Host: host, Port: uint16(port), Private: u.Private, Plain: plain, Roots: u.Roots}
-	}
-	base.Path = strings.TrimSuffix(base.Path, "/")
-	if !u.Key.IsZero() {
-		if out.redact, err = redact.New(u.Key.Reveal()); err != nil {
-			return nil, bad("the key: %v", err)
-		}
-	}
-	seen := map[string]bool{}
-	for _, m := range u.Models {
-		if m.Name == "" || seen[m.Name] {
-			return nil, bad("a model has no name or stands there twice: %q", m.Name)
-		}
-		if m.InputMicros < 0 || m.OutputMicros < 0 || m.CacheReadMicros < 0 || m.CacheWriteMicros < 0 || m.ImageMicros < 0 || m.MaxOutputTokens < 0 {
-			return nil, bad("the model %q has a negative number", m.Name)
-		}
-		seen[m.Name] = true
-	}
-	return out, nil
-}
-
-// model finds a model by its exact name.
-func (u *upstream) model(name string) *ModelPrice {
-	for i := range u.Models {
-		if u.Models[i].Name == name {
-			return &u.Models[i]
-		}
-	}
-	return nil
-}
-
-func (u *upstream) String() string { return fmt.Sprintf("%s (%s)", u.feature, u.base.Host) }

@@ -157,7 +157,7 @@ func (c *call) request(ctx context.Context, body []byte, stream bool, ch *charge
 		h.Set(k, v)
 	}
 	c.rec.Dialled = true
-	resp, err := c.p.clients[c.op.Feature].RoundTrip(req)
+	resp, err := c.up.client.RoundTrip(req)
 	ch.known = sent.Load()
 	if err != nil {
 		s := c.ended(ctx, err)

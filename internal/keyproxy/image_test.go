@@ -145,9 +145,9 @@ func TestPictureSizeAndTransparency(t *testing.T) {
 	}
 	// The built-in maker gets the order as it is.
 	w = newWorld(t, func(cfg *Config, _ *JobTerms) {
-		u := cfg.Upstreams[dreamcore.ImageGeneration]
+		u := cfg.Upstreams[dreamcore.ImageGeneration][0]
 		u.PictureMaker = true
-		cfg.Upstreams[dreamcore.ImageGeneration] = u
+		cfg.Upstreams[dreamcore.ImageGeneration] = []Upstream{u}
 	})
 	w.post(imagesPath, `{"model":"fake-image","prompt":"a cat","size":"100x50","style":"flat","effects":["outline"],"seed":7}`)
 	if _, sent := w.up.seen(); sent["size"] != "100x50" || sent["style"] != "flat" || sent["seed"] != 7.0 || sent["prompt"] != "a cat" {

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,8 +18,6 @@ import (
 	"dreamcore/internal/budget"
 	"dreamcore/internal/grant"
 	"dreamcore/internal/keyproxy/provider"
-	"dreamcore/internal/keyproxy/provider/anthropic"
-	"dreamcore/internal/keyproxy/provider/openai"
 )
 
 // MaxBodyBytes bounds a request body: a long conversation with some pictures.
@@ -29,8 +26,7 @@ const MaxBodyBytes = 32 << 20
 // Proxy is the key proxy. It is safe for concurrent use.
 type Proxy struct {
 	verifier  *grant.Verifier
-	upstreams map[dreamcore.Feature]*upstream
-	clients   map[dreamcore.Feature]*http.Transport
+	upstreams map[dreamcore.Feature][]*upstream
 	ops       map[string]map[string]*provider.Operation // path, then method
 	hosts     []string
 	timeouts  Timeouts
@@ -58,7 +54,7 @@ func New(cfg Config) (p *Proxy, err error) {
 		return nil, dreamcore.Errorf(dreamcore.Invalid, op, "a key proxy needs a verifier and a folder")
 	}
 	p = &Proxy{
-		verifier: cfg.Verifier, upstreams: map[dreamcore.Feature]*upstream{}, clients: map[dreamcore.Feature]*http.Transport{},
+		verifier: cfg.Verifier, upstreams: map[dreamcore.Feature][]*upstream{},
 		ops: map[string]map[string]*provider.Operation{}, hosts: cfg.Hosts, timeouts: cfg.Timeouts,
 		audit: cfg.Audit, log: cfg.Log, now: cfg.Now, jobs: map[dreamcore.JobID]*job{},
 		gates: gates{of: map[string]*gate{}},
@@ -73,13 +69,8 @@ func New(cfg Config) (p *Proxy, err error) {
 	if p.now == nil {
 		p.now = time.Now
 	}
-	for f, u := range cfg.Upstreams {
-		up, err := newUpstream(f, u)
-		if err != nil {
-			return nil, err
-		}
-		p.upstreams[f] = up
-		p.clients[f] = p.transport(up)
+	if p.upstreams, err = newUpstreams(cfg); err != nil {
+		return nil, err
 	}
 	for _, o := range operations() {
 		if p.ops[o.Path] == nil {
@@ -111,11 +102,6 @@ func New(cfg Config) (p *Proxy, err error) {
 	return p, nil
 }
 
-// operations lists every route of the proxy but HEAD /.
-func operations() []*provider.Operation {
-	return slices.Concat(anthropic.Operations(), openai.Operations())
-}
-
 // Close ends every job, waits for calls in flight (as long as ctx lets it) and
 // closes the files.
 func (p *Proxy) Close(ctx context.Context) error {
@@ -139,8 +125,10 @@ func (p *Proxy) Close(ctx context.Context) error {
 		}
 	}
 	p.cancel(errClosed)
-	for _, c := range p.clients {
-		c.CloseIdleConnections()
+	for _, ups := range p.upstreams {
+		for _, u := range ups {
+			u.client.CloseIdleConnections()
+		}
 	}
 	p.closeGates()
 	errs = append(errs, p.ledger.Close())
@@ -153,27 +141,6 @@ func (p *Proxy) Close(ctx context.Context) error {
 // Alerts counts what should never happen in honest use: a token on a foreign
 // channel, impossible usage numbers.
 func (p *Proxy) Alerts() int64 { return p.alerts.Load() }
-
-// transport makes the client of one upstream. No redirect is followed because
-// a Transport never does; no environment is asked for a proxy because Proxy
-// is nil; there is no automatic decompression.
-func (p *Proxy) transport(u *upstream) *http.Transport {
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		if u.Dial != nil {
-			return u.Dial(ctx)
-		}
-		return u.guard.Dial(ctx)
-	}
-	return &http.Transport{
-		DialContext: dial, DialTLSContext: dial,
-		DisableCompression:     true,
-		MaxIdleConnsPerHost:    64,
-		IdleConnTimeout:        90 * time.Second,
-		MaxResponseHeaderBytes: 64 << 10,
-		WriteBufferSize:        64 << 10,
-		ReadBufferSize:         32 << 10,
-	}
-}
 
 // ServeConn serves one connection that came in on a channel's listener, until
 // it ends or ctx does.

@@ -212,14 +212,14 @@ func prices() []ModelPrice {
 	}
 }
 
-func upstreams(f *fake) map[dreamcore.Feature]Upstream {
-	m := map[dreamcore.Feature]Upstream{}
+func upstreams(f *fake) map[dreamcore.Feature][]Upstream {
+	m := map[dreamcore.Feature][]Upstream{}
 	for _, feature := range every {
 		u := Upstream{BaseURL: "http://" + f.addr + "/v1", Key: dreamcore.NewSecret(canary), Models: prices(), Private: loopback}
 		if feature == dreamcore.AnthropicMessages {
 			u.BaseURL = "http://" + f.addr
 		}
-		m[feature] = u
+		m[feature] = []Upstream{u}
 	}
 	return m
 }

@@ -271,9 +271,10 @@ func TestBrokenUpstreams(t *testing.T) {
 	}
 	// Nobody listens.
 	w := newWorld(t, func(cfg *Config, _ *JobTerms) {
-		for f, u := range cfg.Upstreams {
+		for f, us := range cfg.Upstreams {
+			u := us[0]
 			u.BaseURL = "http://127.0.0.1:1"
-			cfg.Upstreams[f] = u
+			cfg.Upstreams[f] = []Upstream{u}
 		}
 	})
 	if r := w.post(messagesPath, minimal(messagesPath, true)); r.status != 502 || !strings.Contains(r.body, string(UpstreamDown)) {

@@ -231,7 +231,7 @@ func (c *call) run() *stop {
 	if c.op.Kind == provider.List {
 		return c.list()
 	}
-	if c.up = c.p.upstreams[c.op.Feature]; c.up == nil {
+	if len(c.p.upstreams[c.op.Feature]) == 0 {
 		return nof(FeatureOff, "feature %s has no upstream", c.op.Feature)
 	}
 	if c.p.deaf.Load() {
@@ -421,13 +421,14 @@ func (c *call) read() *stop {
 func (c *call) list() *stop {
 	var names []string
 	for _, f := range egress.Opens(c.op.Route()) {
-		up := c.p.upstreams[f]
-		if up == nil || !slices.Contains(c.terms.Features, f) {
+		if !slices.Contains(c.terms.Features, f) {
 			continue
 		}
-		for _, m := range up.Models {
-			if slices.Contains(c.terms.Models, m.Name) && !slices.Contains(names, m.Name) {
-				names = append(names, m.Name)
+		for _, up := range c.p.upstreams[f] {
+			for _, m := range up.Models {
+				if slices.Contains(c.terms.Models, m.Name) && !slices.Contains(names, m.Name) {
+					names = append(names, m.Name)
+				}
 			}
 		}
 	}

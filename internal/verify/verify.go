@@ -87,7 +87,7 @@ func (v *Verifier) Run(ctx context.Context, req Request) (dreamcore.Evidence, er
 		}
 	}()
 
-	files := workspace.Toolkit(v.cfg.Toolkit)
+	files := workspace.Toolkit(v.cfg.Toolkit, nil)
 	files = append(files, workspace.Put(workspace.Project, req.Project)...)
 	files = append(files, workspace.Put(workspace.Original, req.Template)...)
 	files = append(files, sandbox.File{Path: outDir + "/.keep", Owner: sandbox.User})
@@ -139,7 +139,7 @@ func (v *Verifier) tool(ctx context.Context, sb sandbox.Sandbox, req Request, na
 		argv = append(argv, "--template", workspace.Original)
 	}
 	argv = append(append(argv, args...), workspace.Project)
-	env := workspace.Env(req.Lang, "", "")
+	env := workspace.Env(req.Lang, workspace.Offer{})
 	tctx, cancel := context.WithTimeout(ctx, v.cfg.Timeout/2)
 	defer cancel()
 	res, err := sandbox.Run(tctx, sb, sandbox.Command{Args: argv, Dir: workspace.Root, Env: env}, maxReportBytes)

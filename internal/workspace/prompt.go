@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"dreamcore"
+	"dreamcore/internal/egress"
 	"dreamcore/internal/text"
 )
 
@@ -24,6 +25,17 @@ func tagged(name, data string) string {
 	return "<" + name + ">\n" + escape(data) + "\n</" + name + ">\n"
 }
 
+// tools lists the commands: the judgements, and a line for each feature that has one.
+func tools(lang dreamcore.Lang, features []dreamcore.Feature) string {
+	lines := []string{text.T(lang, "prompt.tools")}
+	for _, d := range egress.Declarations(features) {
+		if d.Prompt != "" {
+			lines = append(lines, text.T(lang, d.Prompt))
+		}
+	}
+	return strings.Join(append(lines, text.T(lang, "prompt.end")), "\n")
+}
+
 // DesignPrompt asks for project/spec.md. catalogue is the list of templates,
 // one line each, from our own library.
 func DesignPrompt(lang dreamcore.Lang, wish, catalogue string) string {
@@ -32,27 +44,28 @@ func DesignPrompt(lang dreamcore.Lang, wish, catalogue string) string {
 		"\n" + text.T(lang, "prompt.design_catalogue") + "\n" + catalogue
 }
 
-// BuildPrompt asks for the game. tag is what was delivered, "" for nothing.
-func BuildPrompt(lang dreamcore.Lang, wish string, tag dreamcore.TemplateTag, controls string) string {
+// BuildPrompt asks for the game. tag is what was delivered, "" for nothing; features
+// are those whose commands the agent has.
+func BuildPrompt(lang dreamcore.Lang, wish string, tag dreamcore.TemplateTag, controls string, features ...dreamcore.Feature) string {
 	how := text.T(lang, "prompt.build_from_nothing", "controls", controls)
 	if tag != "" {
 		how = text.T(lang, "prompt.build_from_template", "tag", string(tag), "controls", controls)
 	}
-	return header(dreamcore.Build, lang) + how + "\n\n" + tagged("wish", wish) + "\n" + text.T(lang, "prompt.tools")
+	return header(dreamcore.Build, lang) + how + "\n\n" + tagged("wish", wish) + "\n" + tools(lang, features)
 }
 
 // EditPrompt asks for a change of the game that is in project/.
-func EditPrompt(lang dreamcore.Lang, wish, controls string, chat []dreamcore.Message) string {
+func EditPrompt(lang dreamcore.Lang, wish, controls string, chat []dreamcore.Message, features ...dreamcore.Feature) string {
 	var lines []string
 	for _, m := range chat {
 		lines = append(lines, m.Role+": "+m.Text)
 	}
 	return header(dreamcore.Edit, lang) + text.T(lang, "prompt.edit", "controls", controls) + "\n\n" +
-		tagged("chat", strings.Join(lines, "\n")) + tagged("wish", wish) + "\n" + text.T(lang, "prompt.tools")
+		tagged("chat", strings.Join(lines, "\n")) + tagged("wish", wish) + "\n" + tools(lang, features)
 }
 
 // RepairPrompt hands the findings of verification to the agent.
-func RepairPrompt(lang dreamcore.Lang, findings []dreamcore.Finding) string {
+func RepairPrompt(lang dreamcore.Lang, findings []dreamcore.Finding, features ...dreamcore.Feature) string {
 	const most = 30 // more would bury the important ones, which come first
 	var lines []string
 	for i, f := range findings {
@@ -63,5 +76,5 @@ func RepairPrompt(lang dreamcore.Lang, findings []dreamcore.Finding) string {
 		lines = append(lines, f.String())
 	}
 	return header(dreamcore.Repair, lang) + text.T(lang, "prompt.repair") + "\n\n" +
-		tagged("findings", strings.Join(lines, "\n")) + "\n" + text.T(lang, "prompt.tools")
+		tagged("findings", strings.Join(lines, "\n")) + "\n" + tools(lang, features)
 }

@@ -28,7 +28,7 @@ func TestAWishCannotCloseItsTag(t *testing.T) {
 
 func TestBuildPromptSaysWhatWasDelivered(t *testing.T) {
 	for _, lang := range dreamcore.Langs {
-		with, without := BuildPrompt(lang, "w", "2d/sky-flyer", "move-2d"), BuildPrompt(lang, "w", "", "pointer")
+		with, without := BuildPrompt(lang, "w", "2d/sky-flyer", "move-2d", dreamcore.ImageGeneration), BuildPrompt(lang, "w", "", "pointer")
 		if !strings.Contains(with, "2d/sky-flyer") || !strings.Contains(with, "move-2d") || !strings.Contains(with, "image wait") {
 			t.Errorf("%s: %s", lang, with)
 		}

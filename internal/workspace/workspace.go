@@ -11,6 +11,7 @@ import (
 	"path"
 
 	"dreamcore"
+	"dreamcore/internal/egress"
 	"dreamcore/internal/sandbox"
 	"dreamcore/internal/tree"
 )
@@ -34,26 +35,42 @@ const (
 	Path = Tools + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
-// commands are the names under which the toolkit is found in PATH.
-var commands = []string{"check", "level", "playtest", "image"}
+// judgements are the commands of every sandbox; features add theirs.
+var judgements = []string{"check", "level", "playtest"}
 
-// Toolkit returns the toolkit's files. They are root's, so that the agent's user
-// cannot change them, and they are written at boot rather than baked into the
-// image, so that a better tool never changes a job that is running.
-func Toolkit(binary []byte) []sandbox.File {
+// Offer is what a sandbox is given beyond the judgements. The zero offer is
+// nothing, which is what the verifier gets.
+type Offer struct {
+	Features []dreamcore.Feature
+	// ProxyURL is the key proxy as the sandbox sees it, without a slash at the
+	// end, and ImageModel who draws there.
+	ProxyURL, ImageModel string
+}
+
+// Toolkit returns the toolkit's files: the judgements and the commands of the
+// features. They are root's, so that the agent's user cannot change them, and they
+// are written at boot rather than baked into the image, so that a better tool never
+// changes a job that is running.
+func Toolkit(binary []byte, features []dreamcore.Feature) []sandbox.File {
 	files := []sandbox.File{{Path: Tools + "/toolkit", Data: binary, Mode: 0o755, Owner: sandbox.Root}}
-	for _, name := range commands {
+	add := func(name, script string) {
 		files = append(files, sandbox.File{
-			Path: path.Join(Tools, name), Mode: 0o755, Owner: sandbox.Root,
-			Data: []byte("#!/bin/sh\nexec " + Tools + "/toolkit " + name + " \"$@\"\n"),
+			Path: path.Join(Tools, name), Mode: 0o755, Owner: sandbox.Root, Data: []byte("#!/bin/sh\n" + script + "\n"),
 		})
+	}
+	for _, name := range judgements {
+		add(name, "exec "+Tools+"/toolkit "+name+` "$@"`)
+	}
+	for _, d := range egress.Declarations(features) {
+		for _, c := range d.Commands {
+			add(c.Name, c.Script)
+		}
 	}
 	return files
 }
 
-// Env is the environment of everything that runs in a sandbox. Without a proxy
-// (in the verifier) there are no pictures to order; imageModel is who draws them.
-func Env(lang dreamcore.Lang, proxyURL, imageModel string) map[string]string {
+// Env is the environment of everything that runs in a sandbox.
+func Env(lang dreamcore.Lang, offer Offer) map[string]string {
 	env := map[string]string{
 		"PATH":                 Path,
 		"HOME":                 "/home/user",
@@ -62,9 +79,14 @@ func Env(lang dreamcore.Lang, proxyURL, imageModel string) map[string]string {
 		"DREAMCORE_RUNS":       RunsFile,
 		"DREAMCORE_GRANT_FILE": GrantFile,
 	}
-	if proxyURL != "" {
-		env["DREAMCORE_IMAGE_URL"] = proxyURL + "/openai/v1/images/generations"
-		env["DREAMCORE_IMAGE_MODEL"] = imageModel
+	for _, d := range egress.Declarations(offer.Features) {
+		for _, v := range d.Variables {
+			if v.Model {
+				env[v.Name] = offer.ImageModel
+			} else {
+				env[v.Name] = offer.ProxyURL + v.Route
+			}
+		}
 	}
 	return env
 }

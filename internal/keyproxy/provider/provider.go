@@ -20,11 +20,12 @@ const (
 	List                 // the model list: answered here, no dial
 )
 
-// Operation is one route of the proxy.
+// Operation is what answers on one route of the proxy. Where the route is, and
+// which feature opens it, is the declaration's to say.
 type Operation struct {
-	Method, Path string // as the box sees them
+	Method, Path string // as the box sees them, from the declaration
 	Kind         Kind
-	Feature      dreamcore.Feature // whose upstream answers; "" for List
+	Feature      dreamcore.Feature // whose upstream answers, from the declaration
 	Upstream     string            // path below the upstream's base URL
 	Protocol     Protocol
 	// Rule checks the body and prunes what is accepted but not sent on.

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"dreamcore"
 	"dreamcore/internal/keyproxy/provider"
 	"dreamcore/internal/strictjson"
 )
@@ -34,20 +33,18 @@ var betas = []string{
 	"thinking-display-updates-2026-08-18",
 }
 
-// Operations are the routes of this protocol.
-func Operations() []*provider.Operation {
-	return []*provider.Operation{
-		{
-			Method: "POST", Path: "/anthropic/v1/messages", Kind: provider.Generate,
-			Feature: dreamcore.AnthropicMessages, Upstream: "/v1/messages", Protocol: Protocol{},
+// Operations are what this protocol answers, by the names in the declarations.
+func Operations() map[string]*provider.Operation {
+	return map[string]*provider.Operation{
+		"anthropic.messages": {
+			Kind: provider.Generate, Upstream: "/v1/messages", Protocol: Protocol{},
 			Rule: messagesRule, OutputFields: []string{"max_tokens"}, Meter: newMeter,
 		},
-		{
-			Method: "POST", Path: "/anthropic/v1/messages/count_tokens", Kind: provider.Count,
-			Feature: dreamcore.AnthropicMessages, Upstream: "/v1/messages/count_tokens", Protocol: Protocol{},
+		"anthropic.count_tokens": {
+			Kind: provider.Count, Upstream: "/v1/messages/count_tokens", Protocol: Protocol{},
 			Rule: countRule, Meter: newMeter,
 		},
-		{Method: "GET", Path: "/anthropic/v1/models", Kind: provider.List, Protocol: Protocol{}},
+		"anthropic.models": {Kind: provider.List, Protocol: Protocol{}},
 	}
 }
 

@@ -6,32 +6,25 @@ package openai
 import (
 	"strings"
 
-	"dreamcore"
 	"dreamcore/internal/keyproxy/provider"
 	"dreamcore/internal/strictjson"
 )
 
-// Operations are the routes of these protocols.
-func Operations() []*provider.Operation {
-	return []*provider.Operation{
-		{
-			Method: "POST", Path: "/openai/v1/chat/completions", Kind: provider.Generate,
-			Feature: dreamcore.OpenAIChat, Upstream: "/chat/completions", Protocol: Protocol{},
+// Operations are what these protocols answer, by the names in the declarations.
+func Operations() map[string]*provider.Operation {
+	return map[string]*provider.Operation{
+		"openai.chat": {
+			Kind: provider.Generate, Upstream: "/chat/completions", Protocol: Protocol{},
 			Rule: chatRule, OutputFields: []string{"max_completion_tokens", "max_tokens"},
 			Finish: finishChat, Meter: newChatMeter,
 		},
-		{
-			Method: "POST", Path: "/openai/v1/responses", Kind: provider.Generate,
-			Feature: dreamcore.OpenAIResponses, Upstream: "/responses", Protocol: Protocol{},
+		"openai.responses": {
+			Kind: provider.Generate, Upstream: "/responses", Protocol: Protocol{},
 			Rule: responsesRule, OutputFields: []string{"max_output_tokens"},
 			Finish: finishResponses, Meter: newResponsesMeter,
 		},
-		{
-			Method: "POST", Path: "/openai/v1/images/generations", Kind: provider.Image,
-			Feature: dreamcore.ImageGeneration, Upstream: "/images/generations", Protocol: Protocol{},
-			Rule: imageRule,
-		},
-		{Method: "GET", Path: "/openai/v1/models", Kind: provider.List, Protocol: Protocol{}},
+		"openai.images": {Kind: provider.Image, Upstream: "/images/generations", Protocol: Protocol{}, Rule: imageRule},
+		"openai.models": {Kind: provider.List, Protocol: Protocol{}},
 	}
 }
 
