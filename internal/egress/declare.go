@@ -72,6 +72,16 @@ var declarations = []Declaration{
 		},
 	},
 	{
+		Feature: dreamcore.GoogleGemini, API: "google-gemini", Base: "/gemini/v1beta",
+		Routes: []Route{
+			there,
+			{"POST", "/gemini/v1beta/models/{model}:generateContent", "gemini.generate"},
+			{"POST", "/gemini/v1beta/models/{model}:streamGenerateContent", "gemini.stream"},
+			{"POST", "/gemini/v1beta/models/{model}:countTokens", "gemini.count"},
+			{"GET", "/gemini/v1beta/models", "gemini.models"},
+		},
+	},
+	{
 		Feature: dreamcore.OpenAIChat, API: "openai-chat", Base: "/openai/v1",
 		Routes: []Route{
 			there,

@@ -37,6 +37,10 @@ func TestPolicyOfFeatures(t *testing.T) {
 		}},
 		{[]dreamcore.Feature{dreamcore.OpenAIChat}, []string{"GET /openai/v1/models", "HEAD /", "POST /openai/v1/chat/completions"}},
 		{[]dreamcore.Feature{dreamcore.OpenAIResponses}, []string{"GET /openai/v1/models", "HEAD /", "POST /openai/v1/responses"}},
+		{[]dreamcore.Feature{dreamcore.GoogleGemini}, []string{
+			"GET /gemini/v1beta/models", "HEAD /", "POST /gemini/v1beta/models/{model}:countTokens",
+			"POST /gemini/v1beta/models/{model}:generateContent", "POST /gemini/v1beta/models/{model}:streamGenerateContent",
+		}},
 		{[]dreamcore.Feature{dreamcore.ImageGeneration}, []string{"HEAD /", "POST /openai/v1/images/generations"}},
 		{[]dreamcore.Feature{dreamcore.OpenAIResponses, dreamcore.OpenAIChat, dreamcore.OpenAIChat}, []string{
 			"GET /openai/v1/models", "HEAD /", "POST /openai/v1/chat/completions", "POST /openai/v1/responses",

@@ -8,12 +8,8 @@ import (
 	"dreamcore"
 	"dreamcore/internal/budget"
 	"dreamcore/internal/keyproxy/provider"
-	"dreamcore/internal/keyproxy/provider/anthropic"
-	"dreamcore/internal/keyproxy/provider/openai"
 	"dreamcore/internal/strictjson"
 )
-
-var protocols = [2]provider.Protocol{anthropic.Protocol{}, openai.Protocol{}}
 
 // What a call is assumed to use before it is known.
 const (
@@ -36,7 +32,10 @@ const (
 func (c *call) admit() *stop {
 	// The model says which upstream is meant; one that nobody has is refused
 	// below, after the rest was checked.
-	name := c.body.Get("model").Text()
+	name, inPath := c.parts["model"]
+	if !inPath {
+		name = c.body.Get("model").Text()
+	}
 	c.up, c.price = c.p.route(c.op.Feature, name)
 	// Extra fields are the operator's word for their own upstream; everything
 	// else is checked by the list.
@@ -61,7 +60,7 @@ func (c *call) admit() *stop {
 	if !c.price.priced(c.op.Kind == provider.Image) {
 		return nof(NoPrice, "%s", clip(name, 80))
 	}
-	if c.price.Upstream != "" {
+	if c.price.Upstream != "" && !inPath {
 		c.body.Set("model", strictjson.Str(c.price.Upstream))
 	}
 	for name, v := range extra {
@@ -128,7 +127,7 @@ func (c *call) output(left dreamcore.Budget, inputCost int64) int64 {
 	}
 	want := limit
 	for _, f := range c.op.OutputFields {
-		if n, ok := c.body.Get(f).Int(); ok {
+		if n, ok := at(&c.body, f).Int(); ok {
 			want = min(want, n)
 		}
 	}
@@ -153,14 +152,36 @@ func (c *call) bound(output int64) {
 	}
 	set := false
 	for _, f := range c.op.OutputFields {
-		if c.body.Get(f) != nil {
-			c.body.Set(f, strictjson.Int(output))
+		if at(&c.body, f) != nil {
+			put(&c.body, f, strictjson.Int(output))
 			set = true
 		}
 	}
 	if !set {
-		c.body.Set(c.op.OutputFields[0], strictjson.Int(output))
+		put(&c.body, c.op.OutputFields[0], strictjson.Int(output))
 	}
+}
+
+// at finds a field whose name may lead into an object with a dot.
+func at(v *strictjson.Value, field string) *strictjson.Value {
+	if outer, inner, ok := strings.Cut(field, "."); ok {
+		return v.Get(outer).Get(inner)
+	}
+	return v.Get(field)
+}
+
+// put sets such a field.
+func put(v *strictjson.Value, field string, x strictjson.Value) {
+	outer, inner, ok := strings.Cut(field, ".")
+	if !ok {
+		v.Set(field, x)
+		return
+	}
+	if o := v.Get(outer); o != nil && o.Kind == strictjson.Object {
+		o.Set(inner, x)
+		return
+	}
+	v.Set(outer, strictjson.Obj(inner, x))
 }
 
 // inputBound is an upper bound of the input tokens of a request that is size
@@ -181,6 +202,13 @@ func inputBound(v *strictjson.Value, size int64) int64 {
 					media++
 					mediaBytes += int64(len(d.Text()))
 				}
+			}
+			return
+		}
+		if kind := v.Get("mimeType"); kind != nil && strings.HasPrefix(kind.Text(), "image/") {
+			if d := v.Get("data"); d != nil {
+				media++
+				mediaBytes += int64(len(d.Text()))
 			}
 			return
 		}

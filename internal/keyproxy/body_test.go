@@ -234,6 +234,34 @@ var attacks = map[string]map[string]string{
 		"include":                  `"include":["file_search_call.results"]`,
 		"service tier":             `"service_tier":"priority"`,
 	},
+	geminiPath: {
+		"M08 mcp":              `"tools":[{"mcpServers":[{"name":"x"}]}]`,
+		"M09 google search":    `"tools":[{"googleSearch":{}}]`,
+		"M09 old search":       `"tools":[{"googleSearchRetrieval":{}}]`,
+		"M09 url context":      `"tools":[{"urlContext":{}}]`,
+		"M09 code execution":   `"tools":[{"functionDeclarations":[{"name":"f"}]},{"codeExecution":{}}]`,
+		"M09 computer":         `"tools":[{"computerUse":{"environment":"ENVIRONMENT_BROWSER"}}]`,
+		"M09 maps":             `"tools":[{"googleMaps":{}}]`,
+		"M09 file search":      `"tools":[{"fileSearch":{"fileSearchStoreNames":["x"]}}]`,
+		"M09 snake case":       `"tools":[{"google_search":{}}]`,
+		"M09 executed code":    `"contents":[{"parts":[{"executableCode":{"language":"PYTHON","code":"x"}}]}]`,
+		"M10 file":             `"contents":[{"parts":[{"fileData":{"mimeType":"image/png","fileUri":"https://evil.example/x.png"}}]}]`,
+		"M10 snake case":       `"contents":[{"parts":[{"file_data":{"file_uri":"https://evil.example/x.png"}}]}]`,
+		"M10 in a function":    `"contents":[{"parts":[{"functionResponse":{"name":"f","response":{},"parts":[{"fileData":{"fileUri":"https://evil.example"}}]}}]}]`,
+		"M10 in the system":    `"systemInstruction":{"parts":[{"fileData":{"fileUri":"https://evil.example"}}]}`,
+		"M11 cached":           `"cachedContent":"cachedContents/x"`,
+		"M11 store":            `"store":true`,
+		"M16 base_url":         `"base_url":"https://evil.example"`,
+		"M16 nested":           `"generationConfig":{"base_url":"https://evil.example"}`,
+		"many answers":         `"generationConfig":{"candidateCount":4}`,
+		"pictures":             `"generationConfig":{"responseModalities":["IMAGE"]}`,
+		"speech":               `"generationConfig":{"speechConfig":{}}`,
+		"tokens as a string":   `"generationConfig":{"maxOutputTokens":"100"}`,
+		"tokens below zero":    `"generationConfig":{"maxOutputTokens":-1}`,
+		"no contents":          `"contents":{}`,
+		"audio":                `"contents":[{"parts":[{"inlineData":{"mimeType":"audio/wav","data":"AAAA"}}]}]`,
+		"place of the request": `"toolConfig":{"retrievalConfig":{"latLng":{"latitude":1,"longitude":1}}}`,
+	},
 	imagesPath: {
 		"M10 image url":    `"image":"https://evil.example/x.png"`,
 		"M16 base_url":     `"base_url":"https://evil.example"`,
@@ -306,14 +334,16 @@ func TestM12OtherEndpointsAndOwnModelList(t *testing.T) {
 	for _, path := range []string{
 		"/anthropic/v1/files", "/anthropic/v1/messages/batches", "/anthropic/v1/organizations/me", "/openai/v1/files", "/openai/v1/batches",
 		"/openai/v1/fine_tuning/jobs", "/openai/v1/vector_stores", "/openai/v1/assistants", "/openai/v1/images/edits", "/openai/v1/audio/speech", "/openai/v1/responses/resp_1",
+		"/gemini/v1beta/files", "/gemini/v1beta/cachedContents", "/gemini/v1beta/models/fake-model:batchGenerateContent", "/gemini/v1beta/models/fake-model:embedContent",
+		"/gemini/v1beta/tunedModels", "/gemini/upload/v1beta/files", "/gemini/v1beta/models/fake-model:predict", "/gemini/v1beta/models/fake-model", "/gemini/v1beta/models/a/b:generateContent",
 	} {
 		for _, m := range []string{"GET", "POST"} {
 			w.refused(w.send(m, path, "{}", nil), 404, NoRoute)
 		}
 	}
-	for _, path := range []string{"/anthropic/v1/models", "/openai/v1/models"} {
+	for path, name := range map[string]string{"/anthropic/v1/models": `"id":"gpt-5.5"`, "/openai/v1/models": `"id":"gpt-5.5"`, "/gemini/v1beta/models": `"name":"models/gpt-5.5"`} {
 		r := w.send("GET", path, "", nil)
-		if r.status != 200 || !strings.Contains(r.body, `"id":"gpt-5.5"`) || strings.Contains(r.body, "real-name") {
+		if r.status != 200 || !strings.Contains(r.body, name) || strings.Contains(r.body, "real-name") {
 			t.Errorf("%s: %d %s", path, r.status, r.body)
 		}
 		w.refused(w.send("GET", path, "", with("", "")), deniedStatus(path), NoToken)
@@ -398,7 +428,7 @@ func FuzzBody(f *testing.F) {
 				continue
 			}
 			if op.Finish != nil {
-				op.Finish(&v, v.Get("stream").True())
+				op.Finish(&v, op.Streams || v.Get("stream").True())
 			}
 			if word := forbidden(&v); word != "" {
 				t.Fatalf("%s: %q passed: %s", op.Path, word, v.Append(nil))
@@ -420,11 +450,11 @@ func forbidden(v *strictjson.Value) string {
 	for i := range v.Len() {
 		if v.Kind == strictjson.Object {
 			switch name := v.Name(i); name {
-			case "input_schema", "parameters", "schema", "input", "arguments", "input_examples", "reasoning_details", "annotations":
+			case "input_schema", "parameters", "parametersJsonSchema", "args", "response", "responseSchema", "responseJsonSchema", "_responseJsonSchema", "schema", "input", "arguments", "input_examples", "reasoning_details", "annotations":
 				if name != "input" || v.Get("type").Text() == "tool_use" {
 					continue
 				}
-			case "mcp_servers", "server_url", "file_id", "file_url", "container", "previous_response_id", "conversation", "api_base", "base_url", "vector_store_ids":
+			case "mcp_servers", "server_url", "file_id", "file_url", "container", "previous_response_id", "conversation", "cachedContent", "fileData", "fileUri", "googleSearch", "urlContext", "codeExecution", "api_base", "base_url", "vector_store_ids":
 				return name
 			case "store", "background":
 				if v.At(i).True() {

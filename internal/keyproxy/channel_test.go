@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -237,5 +238,62 @@ func TestBadConfigurations(t *testing.T) {
 	}
 	if _, err := New(Config{}); dreamcore.CodeOf(err) != dreamcore.Invalid {
 		t.Errorf("nothing: %v", err)
+	}
+}
+
+// counting answers every name with the loopback address and notes what was asked.
+type counting struct {
+	mu    sync.Mutex
+	names []string
+}
+
+func (c *counting) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.names = append(c.names, host)
+	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+}
+
+// asked returns the names so far, sorted, each once, and how many questions there were.
+func (c *counting) asked() ([]string, int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	names := slices.Sorted(slices.Values(c.names))
+	return slices.Compact(names), len(c.names)
+}
+
+// The proxy asks for the names of its upstreams and for no other, whatever a
+// sandbox writes into hosts, paths, headers and bodies.
+func TestD05OnlyPinnedNamesAreResolved(t *testing.T) {
+	resolver := &counting{}
+	w := newWorld(t, func(cfg *Config, _ *JobTerms) {
+		cfg.Resolver = resolver
+		for f, us := range cfg.Upstreams {
+			u := us[0]
+			u.BaseURL = strings.Replace(u.BaseURL, "127.0.0.1", "pinned.example", 1)
+			cfg.Upstreams[f] = []Upstream{u}
+		}
+	})
+	const evil = "evil.example"
+	for path, list := range attacks {
+		for _, field := range list {
+			w.post(path, "{"+field+"}")
+			w.post(path, strings.Replace(minimal(path, false), "{", "{"+field+",", 1))
+		}
+	}
+	for _, header := range []string{"X-Forwarded-Host", "Forwarded", "X-Original-Url", "Referer", "Origin", "X-Upstream"} {
+		w.send("POST", chatPath, minimal(chatPath, false), func(r *http.Request) { r.Header.Set(header, "https://"+evil) })
+	}
+	w.send("POST", chatPath, minimal(chatPath, false), func(r *http.Request) { r.Host = evil })
+	w.raw("POST http://"+evil+chatPath+" HTTP/1.1\r\nHost: "+evil+"\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", 1)
+	w.raw("CONNECT "+evil+":443 HTTP/1.1\r\nHost: "+evil+":443\r\nConnection: close\r\n\r\n", 1)
+	for _, path := range []string{"/asset/" + evil + "/x.png", "/npm/" + evil, "/" + evil, "//" + evil + "/v1", "/gemini/v1beta/models/" + evil + ":generateContent"} {
+		w.post(path, geminiBody)
+		w.send("GET", path, "", nil)
+	}
+	w.passes()
+	names, n := resolver.asked()
+	if !slices.Equal(names, []string{"pinned.example"}) || n == 0 {
+		t.Errorf("asked %d times, for %q", n, names)
 	}
 }

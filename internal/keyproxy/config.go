@@ -126,6 +126,14 @@ type ModelPrice struct {
 
 const defaultMaxOutput = 32_000
 
+// known is the name by which the upstream knows the model.
+func (m *ModelPrice) known() string {
+	if m.Upstream != "" {
+		return m.Upstream
+	}
+	return m.Name
+}
+
 func (m *ModelPrice) priced(image bool) bool {
 	if m.Free {
 		return true

@@ -48,7 +48,7 @@ func (c *call) forward() (s *stop) {
 	ch := &charge{}
 	defer func() { c.settle(res, ch) }()
 
-	stream := c.op.Kind == provider.Generate && c.body.Get("stream").True()
+	stream := c.op.Streams || c.op.Kind == provider.Generate && c.body.Get("stream").True()
 	var asked strictjson.Value // what Finish overwrites and the meter wants to know
 	if options := c.body.Get("stream_options"); options != nil {
 		asked = strictjson.Obj("stream_options", *options)
@@ -134,7 +134,8 @@ func (c *call) ended(ctx context.Context, err error) *stop {
 // that was checked and written anew.
 func (c *call) request(ctx context.Context, body []byte, stream bool, ch *charge) (*http.Response, *stop) {
 	u := *c.up.base
-	u.Path += c.op.Upstream
+	u.Path += strings.ReplaceAll(c.op.Upstream, "{model}", c.price.known())
+	u.RawQuery = c.op.Query
 	if u.Scheme == "https" || c.up.Dial == nil {
 		u.Host = c.up.base.Host
 	}
@@ -180,7 +181,7 @@ func (c *call) request(ctx context.Context, body []byte, stream bool, ch *charge
 func (c *call) failed(resp *http.Response, try int) (s *stop, again bool) {
 	defer func() { _ = resp.Body.Close() }() // nothing more is wanted of it
 	status := resp.StatusCode
-	wait, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+	wait := retryAfter(resp.Header, time.Now())
 	switch {
 	case status >= 300 && status < 400:
 		return no(UpstreamMoved), false
@@ -193,29 +194,65 @@ func (c *call) failed(resp *http.Response, try int) (s *stop, again bool) {
 		return nof(UpstreamBroken, "status %d", status), false
 	}
 	data, _ := io.ReadAll(io.LimitReader(resp.Body, 256<<10)) // a message that breaks off is still a message
-	c.answerError(status, wait, c.message(data, status))
+	v, err := strictjson.Parse(data)
+	if err != nil {
+		v = strictjson.Value{}
+	}
+	if status == http.StatusBadRequest && hasReason(&v, "API_KEY_INVALID") {
+		c.p.log.Error("the upstream does not accept the operator's key", "upstream", c.up.String(), "status", status)
+		return no(UpstreamKey), false
+	}
+	if wait == 0 {
+		wait = retryDelay(&v)
+	}
+	c.answerError(status, wait, c.message(&v, status))
 	return nil, false
+}
+
+// retryAfter reads the header of that name, in seconds or as a date; 0 is none.
+func retryAfter(h http.Header, now time.Time) int {
+	v := strings.TrimSpace(h.Get("Retry-After"))
+	if n, err := strconv.Atoi(v); err == nil {
+		return max(0, n)
+	}
+	if at, err := http.ParseTime(v); err == nil {
+		return max(0, int((at.Sub(now)+time.Second-1)/time.Second))
+	}
+	return 0
+}
+
+// retryDelay reads when to come again from the details of a Google error; 0 is
+// that it does not say.
+func retryDelay(v *strictjson.Value) int {
+	details := v.Get("error").Get("details")
+	for i := range details.Len() {
+		if d, err := time.ParseDuration(details.At(i).Get("retryDelay").Text()); err == nil && d > 0 {
+			return int((d + time.Second - 1) / time.Second)
+		}
+	}
+	return 0
+}
+
+// hasReason looks for a reason among the details of a Google error.
+func hasReason(v *strictjson.Value, reason string) bool {
+	details := v.Get("error").Get("details")
+	for i := range details.Len() {
+		if details.At(i).Get("reason").Text() == reason {
+			return true
+		}
+	}
+	return false
 }
 
 // message takes the text out of an upstream's error, which the agents read
 // ("prompt is too long" makes them compact their history).
-func (c *call) message(data []byte, status int) string {
-	fallback := "the model's server answered with status " + strconv.Itoa(status)
-	v, err := strictjson.Parse(data)
-	if err != nil {
-		return fallback
+func (c *call) message(v *strictjson.Value, status int) string {
+	for _, text := range []string{v.Get("error").Get("message").Text(), v.Get("message").Text(), v.Get("error").Text()} {
+		if text != "" {
+			return clip(c.up.redact.Text(text), 2000)
+		}
 	}
-	text := v.Get("error").Get("message").Text()
-	if text == "" {
-		text = v.Get("message").Text()
-	}
-	if text == "" {
-		text = v.Get("error").Text()
-	}
-	if text == "" {
-		return fallback
-	}
-	return clip(c.up.redact.Text(text), 2000)
+	return "the model's server answered with status " + strconv.Itoa(status)
 }
 
 // answerError writes an error that the upstream gave.

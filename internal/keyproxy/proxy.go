@@ -17,7 +17,6 @@ import (
 	"dreamcore"
 	"dreamcore/internal/budget"
 	"dreamcore/internal/grant"
-	"dreamcore/internal/keyproxy/provider"
 )
 
 // MaxBodyBytes bounds a request body: a long conversation with some pictures.
@@ -27,7 +26,7 @@ const MaxBodyBytes = 32 << 20
 type Proxy struct {
 	verifier  *grant.Verifier
 	upstreams map[dreamcore.Feature][]*upstream
-	ops       map[string]map[string]*provider.Operation // path, then method
+	ops       *table
 	hosts     []string
 	timeouts  Timeouts
 	ledger    *budget.Ledger
@@ -55,7 +54,7 @@ func New(cfg Config) (p *Proxy, err error) {
 	}
 	p = &Proxy{
 		verifier: cfg.Verifier, upstreams: map[dreamcore.Feature][]*upstream{},
-		ops: map[string]map[string]*provider.Operation{}, hosts: cfg.Hosts, timeouts: cfg.Timeouts,
+		ops: newTable(operations()), hosts: cfg.Hosts, timeouts: cfg.Timeouts,
 		audit: cfg.Audit, log: cfg.Log, now: cfg.Now, jobs: map[dreamcore.JobID]*job{},
 		gates: gates{of: map[string]*gate{}},
 	}
@@ -71,12 +70,6 @@ func New(cfg Config) (p *Proxy, err error) {
 	}
 	if p.upstreams, err = newUpstreams(cfg); err != nil {
 		return nil, err
-	}
-	for _, o := range operations() {
-		if p.ops[o.Path] == nil {
-			p.ops[o.Path] = map[string]*provider.Operation{}
-		}
-		p.ops[o.Path][o.Method] = o
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the key proxy's folder: %w", err)

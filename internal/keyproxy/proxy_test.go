@@ -32,7 +32,7 @@ const sandbox = "sbx0001"
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 
 var every = []dreamcore.Feature{
-	dreamcore.AnthropicMessages, dreamcore.OpenAIChat, dreamcore.OpenAIResponses, dreamcore.ImageGeneration,
+	dreamcore.AnthropicMessages, dreamcore.OpenAIChat, dreamcore.OpenAIResponses, dreamcore.ImageGeneration, dreamcore.GoogleGemini,
 }
 
 // fake is an upstream that counts what reaches it.
@@ -101,6 +101,10 @@ func standard(w http.ResponseWriter, r *http.Request) {
 		Model  string `json:"model"`
 	}
 	_ = json.NewDecoder(r.Body).Decode(&m)
+	if strings.Contains(r.URL.Path, ":") {
+		google(w, r)
+		return
+	}
 	if !m.Stream {
 		w.Header().Set("Content-Type", "application/json")
 		switch {
@@ -218,6 +222,9 @@ func upstreams(f *fake) map[dreamcore.Feature][]Upstream {
 		u := Upstream{BaseURL: "http://" + f.addr + "/v1", Key: dreamcore.NewSecret(canary), Models: prices(), Private: loopback}
 		if feature == dreamcore.AnthropicMessages {
 			u.BaseURL = "http://" + f.addr
+		}
+		if feature == dreamcore.GoogleGemini {
+			u.BaseURL = "http://" + f.addr + "/v1beta"
 		}
 		m[feature] = []Upstream{u}
 	}
@@ -339,6 +346,8 @@ func minimal(path string, stream bool) string {
 		return fmt.Sprintf(`{"model":"fake-model","stream":%t,"input":"hi"}`, stream)
 	case imagesPath:
 		return `{"model":"fake-image","prompt":"a cat"}`
+	case geminiPath:
+		return geminiBody
 	case messagesPath + "/count_tokens":
 		return `{"model":"fake-model","messages":[{"role":"user","content":"hi"}]}`
 	}

@@ -73,7 +73,7 @@ var refusals = map[Reason]refusal{
 	BadUpgrade:     all(400, "Protocol upgrades are not offered. Use plain HTTP requests with server-sent events."),
 	NoRoute:        all(404, "There is no such route. Only the model and image operations of the configured base URL exist."),
 	BadMethod:      all(405, "This route does not take that method."),
-	BadQuery:       all(400, "Query parameters are not accepted here, but for beta=true on the Anthropic routes."),
+	BadQuery:       all(400, "Query parameters are not accepted here, but for beta=true on the Anthropic routes and alt=sse on the route that streams Gemini."),
 	ForeignKey:     all(400, "A credential other than the job's own token was sent. Remove it: use the token that the environment was configured with, and no other key."),
 	TwoCredentials: all(400, "Two credentials were sent. Send the job's token once."),
 	BadEncoding:    all(415, "Encoded bodies are not accepted. Send the JSON uncompressed."),

@@ -16,6 +16,9 @@ import (
 	"dreamcore/internal/egress"
 	"dreamcore/internal/grant"
 	"dreamcore/internal/keyproxy/provider"
+	"dreamcore/internal/keyproxy/provider/anthropic"
+	"dreamcore/internal/keyproxy/provider/gemini"
+	"dreamcore/internal/keyproxy/provider/openai"
 	"dreamcore/internal/strictjson"
 )
 
@@ -28,6 +31,7 @@ type call struct {
 	start   time.Time
 
 	op     *provider.Operation
+	parts  map[string]string // of the path, by the names in its pattern
 	job    *job
 	terms  *openTerms
 	up     *upstream
@@ -138,6 +142,8 @@ func family(path string) string {
 		return "anthropic"
 	case strings.HasPrefix(path, "/openai/"):
 		return "openai"
+	case strings.HasPrefix(path, "/gemini/"):
+		return "gemini"
 	}
 	return ""
 }
@@ -214,14 +220,18 @@ func (c *call) run() *stop {
 		c.rec.Status = http.StatusOK
 		return nil
 	}
-	methods := c.p.ops[c.r.URL.Path]
+	methods, parts := c.p.ops.find(c.r.URL.Path)
 	if methods == nil {
 		return no(NoRoute)
 	}
+	c.parts = parts
 	if c.op = methods[c.r.Method]; c.op == nil {
 		return no(BadMethod)
 	}
 	c.rec.Route = c.op.Route()
+	if _, query, _ := strings.Cut(c.r.RequestURI, "?"); query != c.op.Query && family(c.r.URL.Path) != "anthropic" {
+		return nof(BadQuery, "the query must be %q", c.op.Query)
+	}
 	if s := c.identity(); s != nil {
 		return s
 	}
@@ -264,6 +274,9 @@ func (c *call) target() *stop {
 	path, query, asked := strings.Cut(raw, "?")
 	for i := range len(path) {
 		b := path[i]
+		if b == ':' && family(path) == "gemini" {
+			continue // models/NAME:method
+		}
 		if b != '/' && b != '_' && b != '-' && b != '.' && (b < '0' || b > '9') && (b < 'a' || b > 'z') && (b < 'A' || b > 'Z') {
 			return no(BadTarget)
 		}
@@ -277,7 +290,7 @@ func (c *call) target() *stop {
 	if c.r.Header.Get("Upgrade") != "" || hasToken(c.r.Header.Values("Connection"), "upgrade") || c.r.Method == http.MethodConnect {
 		return no(BadUpgrade)
 	}
-	if asked && !(query == "beta=true" && family(path) == "anthropic") {
+	if asked && !(query == "beta=true" && family(path) == "anthropic") && !(query == "alt=sse" && family(path) == "gemini") {
 		return no(BadQuery)
 	}
 	return nil
@@ -296,7 +309,11 @@ func hasToken(values []string, token string) bool {
 
 // credential returns the one token of the request.
 func (c *call) credential() (string, *stop) {
-	for _, name := range []string{"Api-Key", "X-Goog-Api-Key", "Proxy-Authorization", "Cookie", "Openai-Organization", "Openai-Project"} {
+	google := c.r.Header.Values("X-Goog-Api-Key")
+	if family(c.r.URL.Path) != "gemini" && len(google) > 0 {
+		return "", nof(ForeignKey, "header X-Goog-Api-Key")
+	}
+	for _, name := range []string{"Api-Key", "Proxy-Authorization", "Cookie", "Openai-Organization", "Openai-Project"} {
 		if len(c.r.Header.Values(name)) > 0 {
 			return "", nof(ForeignKey, "header %s", name)
 		}
@@ -309,10 +326,15 @@ func (c *call) credential() (string, *stop) {
 		}
 		tokens = append(tokens, strings.TrimSpace(t))
 	}
-	bearers := len(tokens)
-	tokens = append(tokens, c.r.Header.Values("X-Api-Key")...)
-	if bearers > 1 || len(tokens)-bearers > 1 || len(tokens) == 2 && tokens[0] != tokens[1] {
+	bearers, keys := len(tokens), c.r.Header.Values("X-Api-Key")
+	tokens = append(append(tokens, keys...), google...)
+	if bearers > 1 || len(keys) > 1 || len(google) > 1 {
 		return "", no(TwoCredentials)
+	}
+	for _, t := range tokens {
+		if t != tokens[0] {
+			return "", no(TwoCredentials)
+		}
 	}
 	if len(tokens) == 0 || tokens[0] == "" {
 		return "", no(NoToken)
@@ -440,7 +462,8 @@ func (c *call) list() *stop {
 
 func (p *Proxy) methods(path string) []string {
 	var out []string
-	for m := range p.ops[path] {
+	methods, _ := p.ops.find(path)
+	for m := range methods {
 		out = append(out, m)
 	}
 	slices.Sort(out)
@@ -449,8 +472,11 @@ func (p *Proxy) methods(path string) []string {
 
 // shape is the error shape of a family; paths that belong to none get OpenAI's.
 func shape(fam string) provider.Protocol {
-	if fam == "anthropic" {
-		return protocols[0]
+	switch fam {
+	case "anthropic":
+		return anthropic.Protocol{}
+	case "gemini":
+		return gemini.Protocol{}
 	}
-	return protocols[1]
+	return openai.Protocol{}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -102,11 +103,17 @@ func newUpstream(f dreamcore.Feature, u Upstream) (*upstream, error) {
 		if m.InputMicros < 0 || m.OutputMicros < 0 || m.CacheReadMicros < 0 || m.CacheWriteMicros < 0 || m.ImageMicros < 0 || m.MaxOutputTokens < 0 {
 			return nil, bad("the model %q has a negative number", m.Name)
 		}
+		if f == dreamcore.GoogleGemini && !pathName.MatchString(m.known()) {
+			return nil, bad("the model name %q cannot stand in a path", m.known())
+		}
 		seen[m.Name] = true
 	}
 	out.client = out.transport()
 	return out, nil
 }
+
+// pathName is a model's name that may stand in the upstream's path.
+var pathName = regexp.MustCompile("^" + holes["{model}"] + "$")
 
 // transport makes the client of one upstream. No redirect is followed because
 // a Transport never does; no environment is asked for a proxy because Proxy

@@ -55,6 +55,7 @@ func TestOfferOfFeatures(t *testing.T) {
 		dreamcore.AnthropicMessages: {},
 		dreamcore.OpenAIChat:        {},
 		dreamcore.OpenAIResponses:   {},
+		dreamcore.GoogleGemini:      {},
 		dreamcore.ImageGeneration:   {[]string{"image"}, []string{"DREAMCORE_IMAGE_MODEL", "DREAMCORE_IMAGE_URL"}, "image order"},
 	}
 	for _, f := range egress.Features() {

@@ -26,12 +26,16 @@ type Operation struct {
 	Method, Path string // as the box sees them, from the declaration
 	Kind         Kind
 	Feature      dreamcore.Feature // whose upstream answers, from the declaration
-	Upstream     string            // path below the upstream's base URL
-	Protocol     Protocol
+	// Upstream is the path below the upstream's base URL, where {model} stands for
+	// the model's name, and Query what follows it. A client must send the same
+	// query, and no other.
+	Upstream, Query string
+	Streams         bool // the answer streams always, not when the body asks
+	Protocol        Protocol
 	// Rule checks the body and prunes what is accepted but not sent on.
 	Rule strictjson.Rule
 	// OutputFields are the fields that bound the output tokens, the one that
-	// is set when the client sent none first.
+	// is set when the client sent none first; a dot leads into an object.
 	OutputFields []string
 	// Finish sets the fields that are ours to set.
 	Finish func(body *strictjson.Value, stream bool)
