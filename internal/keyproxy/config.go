@@ -11,6 +11,7 @@ package keyproxy
 import (
 	"context"
 	"crypto/x509"
+	"encoding/json"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -101,6 +102,14 @@ type Upstream struct {
 	// ExtraFields are top-level request fields that the operator allows
 	// beyond the list.
 	ExtraFields []string
+	// Set are top-level request fields with which the operator overrides what
+	// clients send, such as the context length of a local server.
+	Set map[string]json.RawMessage
+	// Compatible says that the upstream is not OpenAI itself but speaks its
+	// protocol (Ollama, llama.cpp, vLLM): it gets no field that only OpenAI has.
+	Compatible bool
+	// Limit bounds the calls to this upstream, of all jobs.
+	Limit Limit
 	// PictureMaker says that an image upstream understands style, effects,
 	// seed and any size itself, as the built-in one does.
 	PictureMaker bool

@@ -17,6 +17,7 @@ import (
 	"dreamcore/internal/budget"
 	"dreamcore/internal/egress"
 	"dreamcore/internal/keyproxy/provider"
+	"dreamcore/internal/keyproxy/provider/openai"
 	"dreamcore/internal/strictjson"
 )
 
@@ -55,6 +56,12 @@ func (c *call) forward() (s *stop) {
 	}
 	if c.op.Finish != nil {
 		c.op.Finish(&c.body, stream)
+	}
+	if c.up.Compatible {
+		openai.Adapt(&c.body)
+	}
+	for i := range c.up.set.Len() {
+		c.body.Set(c.up.set.Name(i), *c.up.set.At(i))
 	}
 	body := c.body.Append(make([]byte, 0, c.rec.BytesIn+ownBytes))
 	limit := res.Amount.Bytes - int64(len(body))

@@ -32,6 +32,8 @@ type JobTerms struct {
 	// Creator has a budget of its own, over all jobs, when it is not empty.
 	Creator       dreamcore.CreatorID
 	CreatorBudget dreamcore.Budget
+	// CreatorLimit holds for all jobs of the creator together.
+	CreatorLimit Limit
 	// Concurrency is the number of requests at once and PerMinute their rate;
 	// zero means the defaults.
 	Concurrency int
@@ -87,7 +89,7 @@ func (t *JobTerms) check() error {
 		return dreamcore.Errorf(dreamcore.Invalid, op, "a job needs an id and a channel")
 	case t.Attempt < 1:
 		return dreamcore.Errorf(dreamcore.Invalid, op, "attempts count from 1, not %d", t.Attempt)
-	case t.Concurrency < 0 || t.PerMinute < 0:
+	case t.Concurrency < 0 || t.PerMinute < 0 || t.CreatorLimit.Concurrency < 0 || t.CreatorLimit.PerMinute < 0:
 		return dreamcore.Errorf(dreamcore.Invalid, op, "a limit is negative")
 	}
 	return nil

@@ -35,14 +35,15 @@ type Proxy struct {
 	log       *slog.Logger
 	now       func() time.Time
 
-	ctx     context.Context // ends all calls
-	cancel  context.CancelCauseFunc
-	gates   gates
-	alerts  atomic.Int64
-	deaf    atomic.Bool // the audit failed last time
-	opening sync.Mutex
-	mu      sync.Mutex
-	jobs    map[dreamcore.JobID]*job
+	ctx      context.Context // ends all calls
+	cancel   context.CancelCauseFunc
+	gates    gates
+	creators creators
+	alerts   atomic.Int64
+	deaf     atomic.Bool // the audit failed last time
+	opening  sync.Mutex
+	mu       sync.Mutex
+	jobs     map[dreamcore.JobID]*job
 }
 
 // New opens the ledger and the audit log in cfg.Dir and builds a proxy, in

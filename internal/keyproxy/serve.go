@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,18 +31,19 @@ type call struct {
 	channel string
 	start   time.Time
 
-	op     *provider.Operation
-	parts  map[string]string // of the path, by the names in its pattern
-	job    *job
-	terms  *openTerms
-	up     *upstream
-	price  *ModelPrice
-	body   strictjson.Value
-	rec    AuditRecord
-	began  bool // the status line is out
-	inside bool // counted as one of the job's requests
-	large  bool // holds one of the job's places for large bodies
-	unhook func() bool
+	op      *provider.Operation
+	parts   map[string]string // of the path, by the names in its pattern
+	job     *job
+	terms   *openTerms
+	up      *upstream
+	price   *ModelPrice
+	body    strictjson.Value
+	rec     AuditRecord
+	began   bool     // the status line is out
+	inside  bool     // counted as one of the job's requests
+	large   bool     // holds one of the job's places for large bodies
+	release []func() // gives back its places with the creator and the upstream
+	unhook  func() bool
 }
 
 // lastWords is how long a client of a job that has ended may take over its
@@ -71,12 +73,13 @@ func (c *call) overdue() bool {
 type stop struct {
 	reason Reason
 	detail string
+	wait   int // seconds until it makes sense to come again; 0: as the table says
 }
 
 func no(r Reason) *stop { return &stop{reason: r} }
 
 func nof(r Reason, format string, args ...any) *stop {
-	return &stop{r, fmt.Sprintf(format, args...)}
+	return &stop{reason: r, detail: fmt.Sprintf(format, args...)}
 }
 
 // Handler serves the requests of one channel.
@@ -117,6 +120,9 @@ func (c *call) finish() {
 		"reason", c.rec.Reason, "detail", c.rec.Detail, "status", c.rec.Status, "dur_ms", c.rec.DurMS)
 	if c.large {
 		<-c.job.large
+	}
+	for _, f := range c.release {
+		f()
 	}
 	if c.inside {
 		c.job.leave() // last, so that a closed job has its audit complete
@@ -173,7 +179,9 @@ func (c *call) refuse(s *stop) {
 	h := c.w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("X-Content-Type-Options", "nosniff")
-	if row.retryAfter != "" {
+	if s.wait > 0 {
+		h.Set("Retry-After", strconv.Itoa(s.wait))
+	} else if row.retryAfter != "" {
 		h.Set("Retry-After", row.retryAfter)
 	}
 	if status == http.StatusMethodNotAllowed {
@@ -256,6 +264,9 @@ func (c *call) run() *stop {
 		return s
 	}
 	if s := c.admit(); s != nil {
+		return s
+	}
+	if s := c.throttled(); s != nil {
 		return s
 	}
 	if c.op.Kind == provider.Image {

@@ -3,6 +3,7 @@ package keyproxy
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -15,6 +16,7 @@ import (
 	"dreamcore"
 	"dreamcore/internal/egress"
 	"dreamcore/internal/redact"
+	"dreamcore/internal/strictjson"
 )
 
 // upstream is a checked Upstream.
@@ -25,6 +27,9 @@ type upstream struct {
 	redact  *redact.Set
 	guard   *egress.Guard // nil when Dial is set
 	client  *http.Transport
+	set     strictjson.Value // an object of the fields to set
+	// throttle is nil when there is no limit.
+	throttle *throttle
 }
 
 // newUpstreams checks all of them, and that each model leads to one.
@@ -108,9 +113,25 @@ func newUpstream(f dreamcore.Feature, u Upstream) (*upstream, error) {
 		}
 		seen[m.Name] = true
 	}
+	if u.Limit.Concurrency < 0 || u.Limit.PerMinute < 0 {
+		return nil, bad("a limit is negative")
+	}
+	if u.Limit != (Limit{}) {
+		out.throttle = newThrottle(u.Limit, time.Now())
+	}
+	for _, name := range slices.Sorted(maps.Keys(u.Set)) {
+		v, err := strictjson.Parse(u.Set[name])
+		if err != nil || name == "" || slices.Contains(unsettable, name) {
+			return nil, bad("the field %q cannot be set", name)
+		}
+		out.set.Set(name, v)
+	}
 	out.client = out.transport()
 	return out, nil
 }
+
+// unsettable are fields whose meaning the proxy's own decisions rest on.
+var unsettable = []string{"model", "stream", "stream_options", "store", "max_tokens", "max_completion_tokens", "max_output_tokens", "n", "generationConfig", "tools"}
 
 // pathName is a model's name that may stand in the upstream's path.
 var pathName = regexp.MustCompile("^" + holes["{model}"] + "$")
