@@ -47,6 +47,9 @@ type Session struct {
 	Dir       string // where the agent works
 	Env       map[string]string
 	Timeout   time.Duration // of one turn; then its process group is killed
+	// Warm: this turn is the first in its box, which may hold the CLI, loaded and
+	// waiting (see Warmer).
+	Warm bool
 }
 
 // EventKind sorts what an agent does.

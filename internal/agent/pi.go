@@ -1,6 +1,8 @@
 package agent
 
 import (
+	_ "embed" // what is loaded ahead of pi
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -65,6 +67,21 @@ func (Pi) Command(s Session, prompt string) sandbox.Command {
 			"--session-id", string(s.ID), prompt,
 		},
 		Dir: s.Dir, Env: env, User: sandbox.User, Timeout: s.Timeout,
+	}
+}
+
+//go:embed pi_warm.mjs
+var piWarm []byte
+
+// Warmup loads node and all modules of pi.
+func (Pi) Warmup() Warmup {
+	// The orders come as file 3, for pi's modules look at the standard input when
+	// they are loaded, and it must be as empty then as it is for a command.
+	const script = `exec 3<&0 </dev/null; unset PWD OLDPWD; exec node --import "$0" /usr/local/bin/pi`
+	return Warmup{
+		Args: []string{"/bin/sh", "-c", script, "data:text/javascript;base64," + base64.StdEncoding.EncodeToString(piWarm)},
+		Env:  map[string]string{"PI_OFFLINE": "1", "PI_TELEMETRY": "0", "PI_SKIP_VERSION_CHECK": "1", "LANG": "C.UTF-8"},
+		Tag:  "agent", Ready: "ready",
 	}
 }
 

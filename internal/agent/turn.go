@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"dreamcore"
@@ -22,15 +23,23 @@ var errOverdue = errors.New("the turn is overdue")
 
 // RunTurn runs one turn to its end and hands each event to emit. The error has
 // code Lost when the sandbox died, else it says how the agent failed.
-func RunTurn(ctx context.Context, sb sandbox.Sandbox, a Adapter, s Session, prompt string, emit func(Event)) error {
+func RunTurn(ctx context.Context, sb sandbox.Sandbox, a Adapter, s Session, prompt string, log *slog.Logger, emit func(Event)) error {
+	p, warm, err := begin(ctx, sb, a, s, a.Command(s, prompt), log)
+	if err != nil {
+		return fmt.Errorf("run %s: %w", a.Name(), err)
+	}
 	// The daemon in the box ends the turn at s.Timeout; the host keeps a clock of
-	// its own, for a box that does not.
-	tctx, cancel := context.WithTimeoutCause(ctx, s.Timeout+hostPatience, errOverdue)
+	// its own, for a box that does not. What waited there has no such end.
+	limit := s.Timeout + hostPatience
+	if warm {
+		limit = s.Timeout
+	}
+	tctx, cancel := context.WithTimeoutCause(ctx, limit, errOverdue)
 	defer cancel()
 	parser := a.NewParser()
 	var lines lineBuffer
 	var tail []byte // the end of standard error, for the log
-	exit, err := sandbox.Stream(tctx, sb, a.Command(s, prompt), func(o sandbox.Output) error {
+	exit, err := sandbox.Follow(tctx, p, func(o sandbox.Output) error {
 		if o.Stderr {
 			tail = append(tail, o.Data...)
 			if len(tail) > 2000 {

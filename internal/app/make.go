@@ -56,6 +56,7 @@ func runMake(ctx context.Context, t Terminal, args []string) error {
 	}
 	defer closeLog()
 	svc := New(cfg, log)
+	svc.brief = true
 	if err := svc.Open(ctx); err != nil {
 		return err
 	}

@@ -53,13 +53,16 @@ type Service struct {
 	proxyURL  string                    // the key proxy as a box sees it
 	transport http.RoundTripper         // to a remote engine; nil: its own
 
+	agent agent.Warmer // works in the boxes of jobs
+
 	limited bool // the engine enforces the limits of sandboxes
+	brief   bool // it is here for one job: nothing is made for later ones
 	parts
 }
 
 // New returns a Service that has not started.
 func New(cfg config.Config, log *slog.Logger) *Service {
-	return &Service{cfg: cfg, proxyURL: proxyURL, parts: newParts(log)}
+	return &Service{cfg: cfg, proxyURL: proxyURL, agent: agent.Pi{}, parts: newParts(log)}
 }
 
 // Open starts everything, in the order in which things need each other. On an
@@ -194,7 +197,7 @@ func (s *Service) openSandboxes(ctx context.Context, paths payload.Paths) error 
 	}
 	s.image = func() (job.Image, error) {
 		img, err := s.Images.Current()
-		return job.Image{Digest: img.Digest, AgentVersion: img.Manifest.AgentVersion}, err
+		return job.Image{Digest: img.Digest, AgentVersion: img.Manifest.AgentVersion, Warm: s.warmName(img.Digest)}, err
 	}
 	return s.openEngine(ctx, paths)
 }
@@ -207,14 +210,13 @@ func (s *Service) openEngine(ctx context.Context, paths payload.Paths) error {
 	eng := engine.New(engine.Config{
 		Dir: dir, Runsc: paths.Runsc, Sandboxd: paths.Sandboxd, APIKey: key, Log: s.log, AllowNoLimits: s.cfg.AllowNoLimits, Lang: s.cfg.Lang,
 		Images: func(ref string) (engine.Image, error) {
+			ref, warm := strings.CutSuffix(ref, warmSuffix)
 			img, err := s.Images.Get(ref)
-			return engine.Image{Digest: img.Digest, Root: img.Root}, err
+			return engine.Image{Digest: img.Digest, Root: img.Root, Warm: warm}, err
 		},
+		Warmup: s.warmup(),
 		Egress: s.Proxy.serve,
-		Pool: engine.Pool{Max: s.cfg.Box.Ahead, Next: func() (engine.Image, error) {
-			img, err := s.Images.Current()
-			return engine.Image{Digest: img.Digest, Root: img.Root}, err
-		}},
+		Pool:   engine.Pool{Max: s.cfg.Box.Ahead, Next: s.next},
 		Limits: engine.Limits{
 			MemoryBytes: s.cfg.Box.MemoryMB << 20, CPUs: s.cfg.Box.CPUs, Processes: s.cfg.Box.Processes, DiskBytes: s.cfg.Box.DiskMB << 20,
 		},
@@ -224,6 +226,7 @@ func (s *Service) openEngine(ctx context.Context, paths payload.Paths) error {
 	}
 	s.onClose("engine", func(context.Context) error { return eng.Close() })
 	s.limited = eng.Limited() // where not, the engine has logged why
+	s.warmNext(eng)
 	socket := filepath.Join(dir, "api.sock")
 	_ = os.Remove(socket) // of a former life; the lock says that nobody uses it
 	l, err := net.Listen("unix", socket)
@@ -261,7 +264,7 @@ func (s *Service) openJobs(ctx context.Context, toolkit []byte, publisher *publi
 	runner := job.New(job.Config{
 		Store: s.Store, Publisher: versions{publisher}, Sandboxes: s.Sandboxes, Proxy: s.Proxy,
 		Verifier: verify.New(verify.Config{Sandboxes: s.Sandboxes, Toolkit: toolkit, Metadata: meta, Timeout: verifyTimeout, Log: s.log}),
-		Library:  library{lib}, Agent: agent.Pi{}, API: agent.API(s.cfg.Model.API), Model: s.Proxy.model, ImageModel: s.Proxy.pictures, ProxyURL: s.proxyURL, Features: s.Proxy.features,
+		Library:  library{lib}, Agent: s.agent, API: agent.API(s.cfg.Model.API), Model: s.Proxy.model, ImageModel: s.Proxy.pictures, ProxyURL: s.proxyURL, Features: s.Proxy.features,
 		Image:   s.image,
 		Toolkit: toolkit, Metadata: meta, Limits: limits, Log: s.log,
 	})

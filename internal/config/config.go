@@ -100,6 +100,9 @@ type Box struct {
 	DiskMB    int64   `json:"disk_mb"`
 	// Ahead is how many sandboxes may wait, booted, for the next jobs; 0: none.
 	Ahead int `json:"ahead"`
+	// Warm keeps a saved sandbox of the image with the agent started, from which a
+	// job's sandbox is made where that is possible.
+	Warm bool `json:"warm"`
 }
 
 // Default returns the settings of a machine without a file.
@@ -112,7 +115,7 @@ func Default() Config {
 			Concurrent: 2, TurnMinutes: 15, JobMinutes: 45, Repairs: 2, PerCreator: 3, Queued: 50,
 			Budget: dreamcore.Budget{Requests: 400, InputTokens: 20_000_000, OutputTokens: 1_000_000, Images: 40, Bytes: 1 << 30, CostMicros: 5_000_000},
 		},
-		Box: Box{MemoryMB: 3072, CPUs: 2, Processes: 400, DiskMB: 1024, Ahead: 2},
+		Box: Box{MemoryMB: 3072, CPUs: 2, Processes: 400, DiskMB: 1024, Ahead: 2, Warm: true},
 	}
 }
 

@@ -16,10 +16,22 @@ type ticket struct{ spent bool }
 // errFull is the cause of an error that says that there is no room for a box.
 var errFull = errors.New("the engine is full")
 
-// admit reserves room for one more box, or says that there is none. Whoever
-// makes a box asks first, puts the ticket into its order, and gives it back at
-// the end however that went.
-func (e *Engine) admit() (*ticket, error) {
+// takes is how much of the machine's memory a box takes from the start, generously:
+// one that is restored also what was in the memory that was saved.
+func (e *Engine) takes(image Image, from *snapshot) int64 {
+	if from == nil && image.Warm {
+		from = e.newestWarm(image)
+	}
+	if from == nil {
+		return blankBytes
+	}
+	return blankBytes + from.Bytes
+}
+
+// admit reserves room for one more box that takes so many bytes, or says that
+// there is none. Whoever makes a box asks first, puts the ticket into its order,
+// and gives it back at the end however that went.
+func (e *Engine) admit(bytes int64) (*ticket, error) {
 	l, err := e.host.load()
 	if err != nil {
 		// Whoever cannot see the machine's memory cannot judge by it.
@@ -28,7 +40,7 @@ func (e *Engine) admit() (*ticket, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err == nil {
-		if err := e.affords(l); err != nil {
+		if err := e.affords(l, bytes); err != nil {
 			return nil, err
 		}
 	}
@@ -48,9 +60,9 @@ const DefaultOvercommit = 16
 // that the kernel need not end something of the host's.
 const scarceShare = 0.04
 
-// affords says why the machine's memory is not enough for one more box. The
-// caller holds mu.
-func (e *Engine) affords(l load) error {
+// affords says why the machine's memory is not enough for one more box that takes
+// so many bytes. The caller holds mu.
+func (e *Engine) affords(l load, bytes int64) error {
 	promised := e.cfg.Limits.MemoryBytes * int64(e.coming+1)
 	for _, b := range e.boxes {
 		promised += b.limits.MemoryBytes
@@ -59,7 +71,7 @@ func (e *Engine) affords(l load) error {
 		e.log.Warn("a sandbox was refused", "decision", "refused", "reason", "memory_promised", "alive", len(e.boxes), "promised_bytes", promised, "total_bytes", l.totalBytes)
 		return e.fail(dreamcore.Refused, "create", "memory_promised", "promised", strconv.FormatInt((promised-e.cfg.Limits.MemoryBytes)>>30, 10)).Because(errFull)
 	}
-	if float64(l.freeBytes-blankBytes) < scarceShare*float64(l.totalBytes) {
+	if float64(l.freeBytes-bytes) < scarceShare*float64(l.totalBytes) {
 		e.log.Warn("a sandbox was refused", "decision", "refused", "reason", "memory_short", "alive", len(e.boxes), "free_bytes", l.freeBytes, "total_bytes", l.totalBytes)
 		return e.fail(dreamcore.Refused, "create", "memory_short", "free", strconv.FormatInt(l.freeBytes>>20, 10)).Because(errFull)
 	}

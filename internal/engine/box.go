@@ -55,6 +55,7 @@ type blank struct {
 	daemon  *http2.ClientConn
 	broken  chan struct{} // closed when the control connection has broken
 	told    *envd.Init    // what PID 1 knows; nil: nothing that need be known here
+	warm    bool          // it was restored with the warm-up done
 }
 
 // box is a living sandbox: a computer with an order. What a client may change
@@ -94,7 +95,7 @@ func (e *Engine) boot(ctx context.Context, o order) (*box, error) {
 	}
 	defer e.busy.Done()
 	var err error
-	if o.ticket, err = e.admit(); err != nil {
+	if o.ticket, err = e.admit(e.takes(o.image, o.from)); err != nil {
 		return nil, err
 	}
 	defer e.giveBack(o.ticket)

@@ -39,6 +39,15 @@ const (
 type Image struct {
 	Digest string // "sha256:…"
 	Root   string // folder on this machine
+	Warm   bool   // a box of it begins with Config.Warmup done, where that is possible
+}
+
+// kind names what a box is of; boxes of one image that are warm are another kind.
+func (i Image) kind() string {
+	if i.Warm {
+		return i.Digest + " warm"
+	}
+	return i.Digest
 }
 
 // Config is what an Engine is made of.
@@ -76,7 +85,7 @@ type Config struct {
 	// ends all boxes and Open removes those of an engine that was killed.
 	Keep bool
 	// Warmup is done in a box of each image once, so that others start with it
-	// done. nil: all boxes are booted.
+	// done; see Image.Warm. nil: all boxes are booted.
 	Warmup *Warmup
 	// Storage bounds paused boxes and snapshots. Zero: DefaultStorage.
 	Storage Storage
@@ -230,6 +239,10 @@ func (e *Engine) Limited() bool { return e.run.Limited() }
 // TryRootless reports whether an ordinary user can boot boxes on this machine;
 // the error says what the kernel refused. It is nil for root.
 func TryRootless(ctx context.Context) error { return gvisor.TryRootless(ctx) }
+
+// CanSave reports whether boxes can be paused and saved here: not by an ordinary
+// user, whatever the machine.
+func CanSave() bool { return !gvisor.Rootless() }
 
 // Waiting is how many boxes wait for whoever asks next; see Pool.
 func (e *Engine) Waiting() int { return e.pool.waits() }

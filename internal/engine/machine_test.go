@@ -68,7 +68,7 @@ func TestAffords(t *testing.T) {
 		{0, load{totalBytes: 1 * gib, freeBytes: gib}, false},
 	} {
 		e.coming = c.coming
-		err := e.affords(c.l)
+		err := e.affords(c.l, blankBytes)
 		if (err == nil) != c.ok || err != nil && (!errors.Is(err, errFull) || dreamcore.CodeOf(err) != dreamcore.Refused) {
 			t.Errorf("%+v: %v", c, err)
 		}
@@ -135,7 +135,7 @@ func TestPoolHolds(t *testing.T) {
 		p := newPool(e, Pool{Max: 3})
 		l := free
 		c.change(p, &l)
-		if reason := p.holds(now, l); (reason == "") != c.may {
+		if reason := p.holds(now, l, blankBytes); (reason == "") != c.may {
 			t.Errorf("%s: %q", name, reason)
 		}
 	}

@@ -276,7 +276,7 @@ func (e *Engine) wake(ctx context.Context, snap *snapshot, life time.Duration) (
 		return nil, false, e.closed()
 	}
 	defer e.busy.Done()
-	room, err := e.admit()
+	room, err := e.admit(e.takes(Image{}, snap))
 	if err != nil {
 		return nil, false, err
 	}

@@ -34,7 +34,7 @@ const (
 	// whoever has just got one uses the processor now.
 	quietTime   = 300 * time.Millisecond
 	promoteTick = 10 * time.Millisecond
-	// A box that waits takes so much of the machine's memory, generously.
+	// A box in which nothing runs takes so much of the machine's memory, generously.
 	blankBytes = 128 << 20
 	// Boxes are booted ahead while more than a share of the memory is free and
 	// nobody waits for it; with less, those that wait are given up.
@@ -60,7 +60,7 @@ type pool struct {
 	mu      sync.Mutex
 	idle    []*waiting
 	fill    *filling
-	asks    map[string]*demand // by digest
+	asks    map[string]*demand // by kind of image
 	cold    int                // boots for somebody who waits, at this moment
 	lastUse time.Time          // when somebody last got a box
 	retry   time.Duration      // how long the latest failure made us wait
@@ -79,6 +79,7 @@ type filling struct {
 	image   Image
 	id      dreamcore.SandboxID
 	claimed bool
+	stale   bool          // a cold one is not wanted any more
 	done    chan struct{} // closed when the rest is known
 	blank   blank
 	err     error
@@ -158,10 +159,10 @@ func (p *pool) take(ctx context.Context, image Image) (blank, bool) {
 	}
 	defer p.poke()
 	p.mu.Lock()
-	d := p.asks[image.Digest]
+	d := p.asks[image.kind()]
 	if d == nil {
 		d = &demand{}
-		p.asks[image.Digest] = d
+		p.asks[image.kind()] = d
 	}
 	d.image = image
 	if d.at = append(d.at, time.Now()); len(d.at) > p.max {
@@ -269,23 +270,21 @@ func (p *pool) tend(ctx context.Context) {
 	var drop []blank
 	have := map[string]int{}
 	p.idle = slices.DeleteFunc(p.idle, func(w *waiting) bool {
-		have[w.image.Digest]++
-		if have[w.image.Digest] <= want[w.image] {
+		have[w.image.kind()]++
+		if have[w.image.kind()] <= want[w.image] {
 			return false
 		}
-		have[w.image.Digest]--
+		have[w.image.kind()]--
 		close(w.taken)
 		drop = append(drop, w.blank)
 		return true
 	})
 	var f *filling
-	if reason := p.holds(time.Now(), l); reason == "" {
-		for image, n := range want {
-			if have[image.Digest] < n {
-				f = &filling{image: image, id: dreamcore.NewSandboxID(), done: make(chan struct{})}
-				p.fill = f
-				break
-			}
+	for image, n := range want {
+		if have[image.kind()] < n && p.holds(time.Now(), l, p.e.takes(image, nil)) == "" {
+			f = &filling{image: image, id: dreamcore.NewSandboxID(), done: make(chan struct{})}
+			p.fill = f
+			break
 		}
 	}
 	p.mu.Unlock()
@@ -302,22 +301,22 @@ func (p *pool) tend(ctx context.Context) {
 func (p *pool) expect(image Image) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for digest, d := range p.asks {
-		d.next = digest == image.Digest
+	for kind, d := range p.asks {
+		d.next = kind == image.kind()
 	}
-	if d := p.asks[image.Digest]; d != nil {
+	if d := p.asks[image.kind()]; d != nil {
 		d.image = image
 		return
 	}
-	p.asks[image.Digest] = &demand{image: image, next: true}
+	p.asks[image.kind()] = &demand{image: image, next: true}
 }
 
 // want is how many boxes of each image should wait. p.mu is held.
 func (p *pool) want(now time.Time, l load) map[Image]int {
 	var all []*demand
-	for digest, d := range p.asks {
+	for kind, d := range p.asks {
 		if !d.next && now.Sub(d.last()) > staleAsk {
-			delete(p.asks, digest)
+			delete(p.asks, kind)
 			continue
 		}
 		all = append(all, d)
@@ -345,8 +344,9 @@ func (p *pool) want(now time.Time, l load) map[Image]int {
 	return want
 }
 
-// holds says why no box is to be booted ahead now; "" when one may. p.mu is held.
-func (p *pool) holds(now time.Time, l load) string {
+// holds says why no box that takes so many bytes is to be booted ahead now; ""
+// when one may. p.mu is held.
+func (p *pool) holds(now time.Time, l load, bytes int64) string {
 	switch {
 	case p.closed:
 		return "closed"
@@ -358,7 +358,7 @@ func (p *pool) holds(now time.Time, l load) string {
 		return "somebody's own boots, or has just booted"
 	case now.Before(p.retryAt):
 		return "the last one failed"
-	case l.freeBytes-blankBytes < int64(fillShare*float64(l.totalBytes)) || l.memoryStall > fillStall:
+	case l.freeBytes-bytes < int64(fillShare*float64(l.totalBytes)) || l.memoryStall > fillStall:
 		return "little memory is free"
 	case l.cpuStall > cpuStallMax && !p.e.run.Limited():
 		return "the processor is busy"
@@ -399,6 +399,9 @@ func (p *pool) boot(ctx context.Context, f *filling) {
 		p.e.log.Warn("cannot boot a sandbox ahead", "image", f.image.Digest, "retry_ms", p.retry.Milliseconds(), "reason", err.Error())
 	case f.claimed:
 		p.retry = 0
+	case f.stale && !c.warm:
+		p.work.Add(1)
+		go func() { defer p.work.Done(); p.drop(c, staleReason) }()
 	default:
 		p.retry = 0
 		p.keep(c)

@@ -38,6 +38,8 @@ type Warmup struct {
 	Env   map[string]string
 	Tag   string // of the process, for those who want to talk to it
 	Ready string // a line that it prints when it is ready
+	// Found: a warm state that is there is used, but none is made by itself.
+	Found bool `json:"-"`
 }
 
 const (
@@ -119,7 +121,11 @@ func (e *Engine) warmKey(image Image) (dreamcore.SandboxID, warmth, error) {
 // startWarm makes a computer that is warm; false when it has to be booted. Each
 // way to false says so.
 func (e *Engine) startWarm(ctx context.Context, id dreamcore.SandboxID, image Image) (blank, bool) {
-	if e.cfg.Warmup == nil {
+	if e.cfg.Warmup == nil || !image.Warm {
+		return blank{}, false
+	}
+	if e.cfg.Warmup.Found && e.newestWarm(image) == nil {
+		e.log.Info("a sandbox starts cold", "sandbox_id", id, "image", image.Digest, "reason", "there is nothing warm, and none is made")
 		return blank{}, false
 	}
 	key, _, err := e.warmKey(image)
@@ -135,6 +141,7 @@ func (e *Engine) startWarm(ctx context.Context, id dreamcore.SandboxID, image Im
 	}
 	c, err := e.restore(ctx, id, snap)
 	if err == nil {
+		c.image, c.warm = image, true
 		return c, true
 	}
 	if ctx.Err() != nil {
@@ -152,7 +159,7 @@ func (e *Engine) startWarm(ctx context.Context, id dreamcore.SandboxID, image Im
 func (e *Engine) warmSoon(image Image, key dreamcore.SandboxID) {
 	e.warm.mu.Lock()
 	defer e.warm.mu.Unlock()
-	if e.warm.making || time.Since(e.warm.failed[key]) < warmAgain || !e.enter() {
+	if e.cfg.Warmup.Found || e.warm.making || time.Since(e.warm.failed[key]) < warmAgain || !e.enter() {
 		return
 	}
 	e.warm.making = true
@@ -197,7 +204,14 @@ func (e *Engine) Warm(ctx context.Context, image Image) error {
 		return nil // somebody was faster
 	}
 	begun := time.Now()
-	c, err := e.startCold(ctx, dreamcore.NewSandboxID(), image)
+	room, err := e.admit(e.takes(image, nil))
+	if err != nil {
+		return fmt.Errorf("warm an image: %w", err)
+	}
+	defer e.giveBack(room)
+	id := dreamcore.NewSandboxID()
+	e.run.Aside(id) // it gets the processor time that no box of anybody's wants
+	c, err := e.startCold(ctx, id, image)
 	if err != nil {
 		return fmt.Errorf("warm an image: %w", err)
 	}
@@ -219,7 +233,57 @@ func (e *Engine) Warm(ctx context.Context, image Image) error {
 	}
 	e.log.Info("made a warm state", "image", image.Digest, "snapshot", key, "bytes", snap.Bytes, "dur_ms", time.Since(begun).Milliseconds())
 	e.shed()
+	e.pool.renew(image)
 	return nil
+}
+
+// WarmSoon makes the warm snapshot for an image in the background, unless there
+// is one that fits.
+func (e *Engine) WarmSoon(image Image) {
+	if e.cfg.Warmup == nil || !image.Warm {
+		return
+	}
+	if key, _, err := e.warmKey(image); err != nil {
+		e.log.Error("cannot make a warm state", "image", image.Digest, "reason", err.Error())
+	} else if _, ok := e.shelf.get(key, kindWarm); !ok {
+		e.warmSoon(image, key)
+	}
+}
+
+// newestWarm returns the newest warm snapshot of an image, whether or not it
+// fits; nil when there is none.
+func (e *Engine) newestWarm(image Image) *snapshot {
+	var newest *snapshot
+	for _, snap := range e.shelf.list(kindWarm) {
+		if snap.Box.Image == image.Digest && (newest == nil || snap.Created.After(newest.Created)) {
+			newest = snap
+		}
+	}
+	return newest
+}
+
+const staleReason = "it is cold, and warm ones can be made now"
+
+// renew gives up the boxes that wait cold now that they can be warm.
+func (p *pool) renew(image Image) {
+	var drop []blank
+	p.mu.Lock()
+	if p.fill != nil && p.fill.image.kind() == image.kind() {
+		p.fill.stale = true
+	}
+	p.idle = slices.DeleteFunc(p.idle, func(w *waiting) bool {
+		if w.warm || w.image.kind() != image.kind() {
+			return false
+		}
+		close(w.taken)
+		drop = append(drop, w.blank)
+		return true
+	})
+	p.mu.Unlock()
+	for _, c := range drop {
+		p.drop(c, staleReason)
+	}
+	p.poke()
 }
 
 // warmUp runs the command and returns when it is ready.

@@ -38,7 +38,9 @@ func warmAgent(tb testing.TB) func(*engine.Config) {
 	}
 }
 
-func image(e *enginetest.Engine) engine.Image { return engine.Image{Digest: e.Image, Root: e.Root} }
+func image(e *enginetest.Engine) engine.Image {
+	return engine.Image{Digest: e.Image, Root: e.Root, Warm: true}
+}
 
 // give hands the warm process of a box its job and returns what it prints.
 func give(tb testing.TB, e *enginetest.Engine, id, token, job string) string {

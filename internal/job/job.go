@@ -82,6 +82,9 @@ type Template struct {
 // Image is what a sandbox is booted from.
 type Image struct {
 	Digest, AgentVersion string
+	// Warm is the name under which the engine makes sandboxes of the image that
+	// begin with the agent loaded and waiting; "" when it makes none.
+	Warm string
 }
 
 // Config is what a Runner needs.

@@ -153,8 +153,12 @@ func (r *Runner) boot(ctx context.Context, job dreamcore.Job) (box, error) {
 	}
 	r.step(ctx, job, "", "job.booting", nil)
 	started := time.Now().UTC()
+	from := img.Digest
+	if img.Warm != "" {
+		from = img.Warm
+	}
 	sb, err := r.cfg.Sandboxes.Create(ctx, sandbox.Spec{
-		Image: img.Digest, Egress: true,
+		Image: from, Egress: true,
 		Timeout:  r.cfg.Limits.Job + 5*time.Minute, // if nobody destroys it, it ends itself
 		Metadata: metadata(r.cfg.Metadata, job, "agent"),
 	})
@@ -235,7 +239,10 @@ func (r *Runner) turn(ctx context.Context, job dreamcore.Job, b box, kind dreamc
 		log.Warn("the prompt's file could not be written", "turn", kind, "decision", "go on", "err", err)
 	}
 	start := time.Now()
-	err = agent.RunTurn(ctx, sb, r.cfg.Agent, r.session(job), prompt, func(e agent.Event) {
+	session := r.session(job)
+	// Only the first turn of a box can find the agent waiting in it.
+	session.Warm = b.Image.Warm != "" && (kind == dreamcore.Design || kind == dreamcore.Edit)
+	err = agent.RunTurn(ctx, sb, r.cfg.Agent, session, prompt, log.With("turn", kind), func(e agent.Event) {
 		ev := dreamcore.Event{Kind: dreamcore.EventSay, Turn: kind, Text: e.Text}
 		if e.Kind == agent.Say {
 			rep.Said = e.Text

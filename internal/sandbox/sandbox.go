@@ -111,6 +111,21 @@ type Process interface {
 	Signal(ctx context.Context, sig string) error
 }
 
+// Joiner is a Sandbox in which something runs that nobody of this host has
+// started: it was running when the sandbox was made.
+type Joiner interface {
+	// Join attaches to the process that carries a tag; code NotFound when there is
+	// none. What it has printed before may come first. The stream outlives ctx.
+	Join(ctx context.Context, tag string) (Joined, error)
+}
+
+// Joined is a Process that was there already, with its standard input.
+type Joined interface {
+	Process
+	// Send writes to its standard input, all or nothing as far as that is known.
+	Send(ctx context.Context, data []byte) error
+}
+
 // Output is a piece of a process's output. Untrusted.
 type Output struct {
 	Stderr bool
@@ -163,6 +178,12 @@ func Stream(ctx context.Context, sb Sandbox, cmd Command, f func(Output) error) 
 	if err != nil {
 		return Exit{}, fmt.Errorf("start %q: %w", cmd.Args, err)
 	}
+	return Follow(ctx, p, f)
+}
+
+// Follow hands each piece of p's output to f, to its end. When ctx ends or f
+// fails, the process group is killed.
+func Follow(ctx context.Context, p Process, f func(Output) error) (Exit, error) {
 	kill := func() {
 		// The caller's context may be the one that ended.
 		kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)

@@ -65,7 +65,7 @@ func Open(dir string, p engine.Config, root string, change ...func(*engine.Confi
 		if ref != digest && ref != "base" {
 			return engine.Image{}, dreamcore.Errorf(dreamcore.NotFound, "image", "there is no image %q", ref)
 		}
-		return engine.Image{Digest: digest, Root: root}, nil
+		return engine.Image{Digest: digest, Root: root, Warm: true}, nil
 	}
 	cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	for _, f := range change {

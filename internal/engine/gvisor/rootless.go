@@ -12,6 +12,10 @@ import (
 // runs as root of a user namespace of its own that holds one user: us.
 func rootless() bool { return os.Geteuid() != 0 }
 
+// Rootless reports whether boxes are booted by an ordinary user, who cannot save
+// them.
+func Rootless() bool { return rootless() }
+
 // command is runsc with args, as whoever we are.
 func (r *Runtime) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, r.cfg.Runsc, args...)

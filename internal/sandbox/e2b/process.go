@@ -76,19 +76,42 @@ func (s *box) start(ctx context.Context, cmd sandbox.Command, pty *process.PTY) 
 		return fail(errors.Join(errors.New("the stream did not begin with the start"), stream.Close()))
 	}
 	stop()
+	c := s.command(start.GetPid())
+	c.begin(sctx, cancel, launched{stream}, cmd.Timeout)
+	return c, nil
+}
+
+func (s *box) command(pid uint32) *command {
+	return &command{s: s, pid: int(pid), events: make(chan sandbox.Output, 64), done: make(chan struct{})}
+}
+
+// begin follows the command's stream until it ends.
+func (c *command) begin(ctx context.Context, cancel context.CancelCauseFunc, stream events, timeout time.Duration) {
 	// A connection that died without a word is known by the missing pings.
 	watch := time.AfterFunc(silence, func() {
-		s.p.log.Warn("a command's stream fell silent", "sandbox_id", s.id, "pid", start.GetPid(), "decision", "give up", "wait_ms", silence.Milliseconds())
+		c.s.p.log.Warn("a command's stream fell silent", "sandbox_id", c.s.id, "pid", c.pid, "decision", "give up", "wait_ms", silence.Milliseconds())
 		cancel(errSilent)
 	})
-	c := &command{s: s, pid: int(start.GetPid()), events: make(chan sandbox.Output, 64), done: make(chan struct{})}
 	go func() {
 		defer cancel(nil)
 		defer watch.Stop()
-		c.follow(sctx, stream, cmd, watch)
+		c.follow(ctx, stream, timeout, watch)
 	}()
-	return c, nil
 }
+
+// events is the stream of a command, whoever started it.
+type events interface {
+	Receive() bool
+	event() *process.ProcessEvent
+	Err() error
+	Close() error
+}
+
+type launched struct {
+	*connect.ServerStreamForClient[process.StartResponse]
+}
+
+func (s launched) event() *process.ProcessEvent { return s.Msg().GetEvent() }
 
 const (
 	// keepalive is how often the daemon is asked for a sign of life while a
@@ -127,11 +150,11 @@ func (s *box) open(ctx, sctx context.Context, req *connect.Request[process.Start
 }
 
 // follow delivers events until the stream ends.
-func (c *command) follow(ctx context.Context, stream *connect.ServerStreamForClient[process.StartResponse], cmd sandbox.Command, watch *time.Timer) {
+func (c *command) follow(ctx context.Context, stream events, timeout time.Duration, watch *time.Timer) {
 	ended := false
 	for stream.Receive() {
 		watch.Stop() // whoever takes the output may be as slow as they like
-		switch e := stream.Msg().GetEvent().GetEvent().(type) {
+		switch e := stream.event().GetEvent().(type) {
 		case *process.ProcessEvent_Data:
 			if out := e.Data.GetStdout(); len(out) > 0 {
 				c.events <- sandbox.Output{Data: out}
@@ -158,7 +181,7 @@ func (c *command) follow(ctx context.Context, stream *connect.ServerStreamForCli
 	case ended:
 	case connect.IsWireError(err) && connect.CodeOf(err) == connect.CodeDeadlineExceeded:
 		c.exit = sandbox.Exit{Code: -1, Signal: "SIGKILL"}
-		c.err = fmt.Errorf("the command was killed after %s: %w", cmd.Timeout, context.DeadlineExceeded)
+		c.err = fmt.Errorf("the command was killed after %s: %w", timeout, context.DeadlineExceeded)
 	case err != nil:
 		c.err = fmt.Errorf("follow command: %w", c.s.explain(ctx, err))
 	default:
