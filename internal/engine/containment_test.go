@@ -255,7 +255,7 @@ func TestEgressEndsWithTheBox(t *testing.T) {
 }
 
 // Whatever one box spends, its neighbour and the engine go on.
-func TestLimits(t *testing.T) {
+func TestS01Limits(t *testing.T) {
 	e := enginetest.Start(t)
 	if !e.Limited() {
 		t.Fatal("this machine enforces no limits; run the tests where control groups are")

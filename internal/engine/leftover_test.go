@@ -52,7 +52,7 @@ func startStubborn(t *testing.T, sb sandbox.Sandbox) {
 }
 
 // Once Kill has returned, nothing of a box is left, whatever ran in it.
-func TestKillLeavesNothing(t *testing.T) {
+func TestS02KillLeavesNothing(t *testing.T) {
 	e := enginetest.Start(t)
 	sb := boot(t, e)
 	startStubborn(t, sb)
@@ -175,7 +175,7 @@ func child(dir string) {
 
 // A host that is killed at any moment leaves nothing once the next one has
 // opened, and the boxes of the dead one are known to be lost.
-func TestKilledHost(t *testing.T) {
+func TestS03KilledHost(t *testing.T) {
 	dir := t.TempDir()
 	programs, root := enginetest.Programs(t), enginetest.Image(t)
 	for round := range 4 {

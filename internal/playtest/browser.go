@@ -83,8 +83,12 @@ func FindBrowser() (string, error) {
 		WithHint("install it: apt-get install chromium-headless-shell")
 }
 
-// openBrowser starts the browser at path. Close ends it and all its children.
-func openBrowser(ctx context.Context, path string) (*browser, error) {
+// nowhere is where the browser sends whatever is not for the game's own site.
+const nowhere = "http://127.0.0.1:1"
+
+// openBrowser starts the browser at path for games at the address site. Close
+// ends it and all its children.
+func openBrowser(ctx context.Context, path, site string) (*browser, error) {
 	flags := []chromedp.ExecAllocatorOption{
 		chromedp.ExecPath(path),
 		chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck, chromedp.Headless,
@@ -115,6 +119,10 @@ func openBrowser(ctx context.Context, path string) (*browser, error) {
 		chromedp.Flag("mute-audio", true),
 		chromedp.WindowSize(int(desktop.width), int(desktop.height)),
 	}
+	// A content policy does not hold what a page only hints at (preconnect) nor
+	// WebRTC: everything but the game's own site goes to a proxy that is not there.
+	// "<-loopback>" takes the loopback's exemption away.
+	flags = append(flags, chromedp.Flag("proxy-server", nowhere), chromedp.Flag("proxy-bypass-list", "<-loopback>;"+site))
 	allocated, cancelAllocator := chromedp.NewExecAllocator(ctx, flags...)
 	// chromedp reports what it cannot decode; it changes no verdict.
 	quiet := func(string, ...any) {}

@@ -125,7 +125,7 @@ func (j *judge) judge(ctx context.Context) error {
 		return err
 	}
 	defer j.site.Close()
-	if j.browser, err = openBrowser(ctx, path); err != nil {
+	if j.browser, err = openBrowser(ctx, path, j.site.server.Addr); err != nil {
 		return dreamcore.Errorf(dreamcore.Unavailable, "playtest", "the browser did not start").
 			WithHint("try it by hand: %s --headless --no-sandbox --dump-dom about:blank", path).Because(err)
 	}

@@ -47,7 +47,7 @@ func openSite(dir string) (*site, error) {
 		done:    make(chan struct{}),
 		missing: map[string]bool{},
 	}
-	s.server = &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
+	s.server = &http.Server{Addr: listener.Addr().String(), Handler: s, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		defer close(s.done)
 		// Serve returns when Close closes the listener; there is nothing to add.

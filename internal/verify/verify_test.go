@@ -170,9 +170,9 @@ func TestTheTemplateIsCompared(t *testing.T) {
 	})
 }
 
-// TestReportsThatAreNone: whatever is not exactly one report of the tool that
+// TestS10ReportsThatAreNone: whatever is not exactly one report of the tool that
 // was asked is a FAIL, in each of the three places.
-func TestReportsThatAreNone(t *testing.T) {
+func TestS10ReportsThatAreNone(t *testing.T) {
 	good := func(tool string) string {
 		return `{"tool":"` + tool + `","version":"v","verdict":"PASS","findings":[]}`
 	}
@@ -216,7 +216,7 @@ func TestReportsThatAreNone(t *testing.T) {
 	}
 }
 
-func TestTheFindingsDecide(t *testing.T) {
+func TestS10TheFindingsDecide(t *testing.T) {
 	fail := dreamcore.Finding{Code: "f", Severity: dreamcore.Fail, Message: "m"}
 	warn := dreamcore.Finding{Code: "w", Severity: dreamcore.Warn, Message: "m"}
 	for name, c := range map[string]struct {

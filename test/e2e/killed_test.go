@@ -137,7 +137,7 @@ func leftovers(t *testing.T, data string) []string {
 	return append(left, sockets...)
 }
 
-func TestAKilledHostGoesOnOrFailsCleanly(t *testing.T) {
+func TestS03AKilledHostGoesOnOrFailsCleanly(t *testing.T) {
 	for _, step := range []string{"job.booting", "job.turn_build", "job.verifying"} {
 		t.Run(step, func(t *testing.T) {
 			cfg := settings(t)

@@ -11,7 +11,7 @@ import (
 
 // S07: what a box gets is written down here once more, so that no change to it
 // goes unnoticed.
-func TestSpecIsGolden(t *testing.T) {
+func TestS07SpecIsGolden(t *testing.T) {
 	r := New(Config{Dir: "/engine", Limits: Limits{MemoryBytes: 1 << 30, CPUs: 1.5, Processes: 100, DiskBytes: 256 << 20}})
 	r.cgroups = &cgroups{parent: "dreamcore-x"}
 	got, err := r.spec("thebox", "/image/root", "/engine/box/thebox/control").encode()

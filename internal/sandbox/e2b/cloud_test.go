@@ -158,7 +158,7 @@ func answering(say string) func(*engine.Config) {
 }
 
 // A sandbox whose network answers is killed and the error says what answered.
-func TestOpenNetworkIsFoundFromInside(t *testing.T) {
+func TestE26OpenNetworkIsFoundFromInside(t *testing.T) {
 	way := e2b.Probe{Net: "tcp", Host: "127.0.0.1", Port: 4000, Say: "hello"}
 	probes := append(e2b.DefaultProbes(), way)
 	for _, c := range []struct {
@@ -198,7 +198,7 @@ func TestOpenNetworkIsFoundFromInside(t *testing.T) {
 }
 
 // Datagrams too, and IPv6: listeners in the box's own loopback.
-func TestProbeOfEveryKind(t *testing.T) {
+func TestE26ProbeOfEveryKind(t *testing.T) {
 	e := enginetest.Start(t)
 	c := e2btest.Start(t, e.URL, enginetest.APIKey, e2btest.Mode{Network: true})
 	plain := c.Provider(t)
@@ -370,7 +370,7 @@ func TestProxyNameIsInTheHostsFile(t *testing.T) {
 }
 
 // A host that starts anew finds its own and nobody else's.
-func TestReap(t *testing.T) {
+func TestS03Reap(t *testing.T) {
 	e := enginetest.Start(t)
 	c := e2btest.Start(t, e.URL, enginetest.APIKey, e2btest.Mode{})
 	of := func(name string) *e2b.Provider {

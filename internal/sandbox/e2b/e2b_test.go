@@ -30,7 +30,7 @@ var fast = Retry{First: time.Millisecond, Most: time.Millisecond, Settle: time.M
 
 // A create request denies the whole network in words, and with egress allows
 // one address.
-func TestCreateDeniesAll(t *testing.T) {
+func TestE26CreateDeniesAll(t *testing.T) {
 	var got map[string]any
 	p := provider(t, func(w http.ResponseWriter, r *http.Request) {
 		if err := json.NewDecoder(r.Body).Decode(&got); err != nil || r.Header.Get("X-Api-Key") != "the-key" || r.URL.Path != "/v2/sandboxes" {
