@@ -26,7 +26,7 @@ import (
 	"dreamcore/internal/envd"
 )
 
-// hostPatience is how long a box without its host keeps trying before it ends:
+// hostPatience is about how long a box without its host keeps trying before it ends:
 // a host that restarts comes back within it, one that died leaves nothing.
 const hostPatience = 30 * time.Second
 
@@ -64,17 +64,28 @@ func run(log *slog.Logger) error {
 	mux.HandleFunc("POST "+envd.DialPath, serveDial)
 	mux.HandleFunc("GET "+envd.StatePath, d.server.ServeState)
 
-	for lost := time.Now(); time.Since(lost) < hostPatience; {
-		conn, err := dialHost(k)
+	attend(func() (net.Conn, error) { return dialHost(k) }, func(conn net.Conn) { serve(conn, mux) }, time.Sleep)
+	return errors.New("the host is gone")
+}
+
+// attend serves the host, again and again, until it was away for too long.
+//
+// That is counted in sleeps and not read from the clock: a box that was saved
+// while it waited finds the clock far ahead when it goes on, and its host has
+// only begun to wait for it.
+func attend(dial func() (net.Conn, error), serve func(net.Conn), sleep func(time.Duration)) {
+	for away := time.Duration(0); away < hostPatience; {
+		conn, err := dial()
 		if err != nil {
 			// Often at first: whoever restored or adopted the box waits for it.
-			time.Sleep(min(max(time.Since(lost)/50, 5*time.Millisecond), 100*time.Millisecond))
+			d := min(max(away/50, 5*time.Millisecond), 100*time.Millisecond)
+			sleep(d)
+			away += d
 			continue
 		}
-		serve(conn, mux)
-		lost = time.Now()
+		serve(conn)
+		away = 0
 	}
-	return errors.New("the host is gone")
 }
 
 func dialHost(k *key) (net.Conn, error) {

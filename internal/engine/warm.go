@@ -46,7 +46,9 @@ const (
 	warmPatience = 2 * time.Minute
 	// warmAgain is how long a warm-up that failed is not tried again.
 	warmAgain = 5 * time.Minute
-	maxWarm   = 3 // of images; the oldest goes
+	// restorePatience leaves time for a boot where a restore leads nowhere.
+	restorePatience = bootPatience / 3
+	maxWarm         = 3 // of images; the oldest goes
 )
 
 // warmth says what a warm snapshot was made with, and so whether it still fits.
@@ -139,7 +141,9 @@ func (e *Engine) startWarm(ctx context.Context, id dreamcore.SandboxID, image Im
 		e.warmSoon(image, key)
 		return blank{}, false
 	}
-	c, err := e.restore(ctx, id, snap)
+	rctx, cancel := context.WithTimeout(ctx, restorePatience)
+	defer cancel()
+	c, err := e.restore(rctx, id, snap)
 	if err == nil {
 		c.image, c.warm = image, true
 		return c, true

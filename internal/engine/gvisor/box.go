@@ -170,11 +170,17 @@ func (b *Box) launch(ctx context.Context, l launch) error {
 	}
 	started = true
 	failed := make(chan error, 1)
+	waiting, called := context.WithCancel(ctx)
+	defer called()
 	go func() {
-		if err := cmd.Wait(); err != nil {
+		err := cmd.Wait()
+		close(b.booted)
+		if err == nil {
+			err = b.dies(waiting)
+		}
+		if err != nil {
 			failed <- err
 		}
-		close(b.booted)
 	}()
 
 	if b.Control, err = b.accept(ctx, door, failed); err != nil {
@@ -186,6 +192,26 @@ func (b *Box) launch(ctx context.Context, l launch) error {
 	// The way in is used and its key is spent before any command can run.
 	return errors.Join(os.Remove(bootFile), os.Remove(filepath.Join(control, envd.ControlSocket)))
 }
+
+// dies returns an error when the box's process has ended, and nil when ctx has.
+// What runsc has detached from tells nobody of its end, and a PID 1 that ends at
+// once would be waited for as long as one that is slow.
+func (b *Box) dies(ctx context.Context) error {
+	t := time.NewTicker(deathTick)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+		if pid := b.sandboxPID(); pid != 0 && !b.r.owns(pid, string(b.ID)) {
+			return errors.New("the sandbox ended before its PID 1 called")
+		}
+	}
+}
+
+const deathTick = 50 * time.Millisecond
 
 // specFile in a box's folder is what runsc was told of it.
 const specFile = "config.json"
