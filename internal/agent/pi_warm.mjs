@@ -4,13 +4,17 @@
 // waits for "go", and lets node run pi as if it had just started. The standard
 // input is empty from the start, as a command's is: loading looks at it already.
 //
-// The copies share whatever OpenSSL and V8 have drawn by then, and JavaScript
-// cannot seed them anew. So from the start, before pi sees them, the functions
-// that give random numbers take them from the kernel, which differs in each copy.
+// The copies share the state of OpenSSL's and V8's generators, and JavaScript
+// cannot seed them anew: without more, every copy would draw the same numbers. So
+// from the start, before pi sees them, the functions that give random numbers take
+// them from the kernel, which differs in each copy, and what draws from OpenSSL
+// below JavaScript (keys, signatures, TLS) is refused. Other processes are new and
+// seed themselves. See docs/adr/0008.
 import crypto from 'node:crypto';
 import fs from 'node:fs';
 import module, { syncBuiltinESMExports } from 'node:module';
 import path from 'node:path';
+import tls from 'node:tls';
 import { pathToFileURL } from 'node:url';
 import v8 from 'node:v8';
 import vm from 'node:vm';
@@ -18,9 +22,18 @@ import { isMainThread } from 'node:worker_threads';
 
 const from = 3; // where orders come from
 
+const forget = ownRandomness();
 // A worker of pi's gets this too, and has nothing to wait for.
 if (isMainThread) {
-  const forget = ownRandomness();
+  try {
+    await wait();
+  } catch (err) {
+    fs.writeSync(2, `${err}\n`);
+    process.exit(1);
+  }
+}
+
+async function wait() {
   const entry = fs.realpathSync(process.argv[1]);
   module.enableCompileCache(); // as the entry does; later turns find what is kept here
   await preload(entry);
@@ -116,6 +129,15 @@ function ownRandomness() {
     randomBytes: later(drawn), pseudoRandomBytes: later(drawn), randomUUID: uuid, randomInt: later(integer),
     randomFill: later(fill), randomFillSync: fill,
   });
+  const refuse = (what) => () => { throw new Error(`${what} would use random numbers that other sandboxes have too`); };
+  for (const name of [
+    'createDiffieHellman', 'createECDH', 'createSign', 'generateKey', 'generateKeyPair', 'generateKeyPairSync', 'generateKeySync',
+    'generatePrime', 'generatePrimeSync', 'getDiffieHellman', 'publicEncrypt', 'sign',
+  ]) crypto[name] = refuse('crypto.' + name);
+  for (const name of ['connect', 'createServer']) tls[name] = refuse('tls.' + name);
+  for (const name of ['encrypt', 'generateKey', 'sign']) {
+    Object.defineProperty(globalThis.crypto.subtle, name, { value: refuse('crypto.subtle.' + name), configurable: true, writable: true });
+  }
   // node:crypto's own getRandomValues asks this object.
   Object.defineProperties(globalThis.crypto, {
     getRandomValues: { value: (view) => fill(view), configurable: true, writable: true },

@@ -198,6 +198,7 @@ func warmEngine(tb testing.TB, u *upstream, change ...func(*engine.Config)) *eng
 	return enginetest.Start(tb, append([]func(*engine.Config){func(c *engine.Config) {
 		c.Limits = engine.DefaultLimits
 		c.Egress = u.egress
+
 		c.Warmup = &engine.Warmup{Args: w.Args, Env: w.Env, Tag: w.Tag, Ready: w.Ready}
 	}}, change...)...)
 }
@@ -284,5 +285,236 @@ func TestAWarmTurnIsTheColdTurn(t *testing.T) {
 	}
 	if d := cmp.Diff(asked[0], asked[1]); d != "" {
 		t.Errorf("what is asked of the model differs:\n%s", d)
+	}
+}
+
+// moody is an agent whose warm-up behaves as a file in the box says.
+type moody struct{ agent.Pi }
+
+func (moody) Warmup() agent.Warmup {
+	return agent.Warmup{Args: []string{"/bin/sh", "-c", "echo ready; read -r x; export x; exec sh /tmp/behave"}, Tag: "agent", Ready: "ready"}
+}
+
+// Whatever is wrong with the agent that waits, before it was told to go: nothing
+// of it runs any more, the command does, and one line says why.
+func TestWhateverIsWrongWithAWarmAgent(t *testing.T) {
+	const accept = `t=${x#*\"token\":\"}; t=${t%%\"*}; printf '{"accepted":"%s"}\n' "$t"; `
+	u := newUpstream(t)
+	w := moody{}.Warmup()
+	e := warmEngine(t, u, func(c *engine.Config) { c.Warmup = &engine.Warmup{Args: w.Args, Tag: w.Tag, Ready: w.Ready} })
+	warmed(t, e)
+	saved := time.Now()
+	paused := made(t, e, session(false))
+	call(t, e, "/sandboxes/"+string(paused.ID())+"/pause", http.StatusNoContent)
+	for _, c := range []struct{ name, behaves, reason string }{
+		{"it dies", `echo no; exit 3`, "it has ended"},
+		{"it babbles", `printf '{\n\000\377[]\n{"accepted":7}\n'; exit 0`, "it has ended"},
+		{"it floods", `exec yes`, "talks of something else"},
+		{"it floods on stderr", `exec yes >&2`, "talks of something else"},
+		{"it takes others' orders", `echo '{"accepted":"other"}'; exit 0`, "it has ended"},
+		{"it does not wait to go", accept + `echo more; exec sleep 1234`, "did not wait"},
+		{"it cannot be told to go", `exec <&-; ` + accept + `exec sleep 1234`, "may not have heard"},
+		{"it says nothing", `exec sleep 1234`, "does not answer"},
+		{"it ignores to be ended", `trap '' TERM INT HUP; sleep 1234`, "does not answer"},
+		{"it was ended in the box", "", "no such process"},
+		{"it is not for such a caller", "", "another user"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := session(true)
+			sb := made(t, e, s)
+			if err := sb.WriteFiles(t.Context(), []sandbox.File{{Path: "/tmp/behave", Data: []byte(c.behaves), Owner: sandbox.User}}); err != nil {
+				t.Fatal(err)
+			}
+			var a agent.Adapter = moody{}
+			switch c.name {
+			case "it was ended in the box":
+				if _, err := sandbox.Run(t.Context(), sb, sandbox.Command{Args: []string{"pkill", "-9", "-x", "sh"}}, 1000); err != nil {
+					t.Fatal(err)
+				}
+			case "it is not for such a caller":
+				a = asRoot{}
+			}
+			var log bytes.Buffer
+			from := len(u.requests())
+			if err := agent.RunTurn(t.Context(), sb, a, s, "do it", slog.New(slog.NewTextHandler(&log, nil)), func(agent.Event) {}); err != nil {
+				t.Error(err)
+			}
+			if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "decision=cold") || !strings.Contains(got, c.reason) {
+				t.Errorf("it was logged %q", got)
+			}
+			if n := len(u.requests()) - from; n != 1 {
+				t.Errorf("the model was asked %d times", n)
+			}
+			if c.behaves == "" {
+				return
+			}
+			if res, err := sandbox.Run(t.Context(), sb, sandbox.Command{Args: []string{"sh", "-c", "pgrep -a 'sleep|yes' || echo none"}}, 1000); err != nil || string(res.Stdout) != "none\n" {
+				t.Errorf("left: %q, %v", res.Stdout, err)
+			}
+			if err := e.Provider.Kill(t.Context(), sb.ID()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	// What was saved is older by now than PID 1 waits for a host: that must not
+	// count, neither above nor for a box that was paused.
+	time.Sleep(time.Until(saved.Add(35 * time.Second)))
+	call(t, e, "/v2/sandboxes/"+string(paused.ID())+"/connect", http.StatusCreated)
+	if res, err := sandbox.Run(t.Context(), paused, sandbox.Command{Args: []string{"echo", "on"}}, 100); err != nil || string(res.Stdout) != "on\n" {
+		t.Errorf("the paused box: %q, %v", res.Stdout, err)
+	}
+}
+
+// call asks the engine's control plane.
+func call(tb testing.TB, e *enginetest.Engine, path string, want int) {
+	tb.Helper()
+	req, err := http.NewRequestWithContext(tb.Context(), http.MethodPost, e.URL+path, strings.NewReader(`{"timeout":300}`))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	req.Header.Set("X-Api-Key", enginetest.APIKey)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != want {
+		tb.Fatalf("%s: %s: %s", path, resp.Status, body)
+	}
+}
+
+// asRoot is an agent that runs as root.
+type asRoot struct{ moody }
+
+func (asRoot) Command(s agent.Session, prompt string) sandbox.Command {
+	c := theAgent.Command(s, prompt)
+	c.User = sandbox.Root
+	return c
+}
+
+// A warm turn that takes too long ends with everything that it has started, as a
+// cold one does, and the session goes on.
+func TestAWarmTurnEndsInTime(t *testing.T) {
+	u := newUpstream(t, "sleep 1234")
+	e := warmEngine(t, u)
+	warmed(t, e)
+	s := session(true)
+	sb := made(t, e, s)
+	s.Timeout = 8 * time.Second
+	log, err := take(t, sb, s, "first prompt")
+	if err == nil || !strings.Contains(err.Error(), "did not end within 8s") || !strings.Contains(log, "decision=warm") {
+		t.Errorf("%v, %q", err, log)
+	}
+	if len(u.requests()) != 1 {
+		t.Errorf("the model was asked %d times", len(u.requests()))
+	}
+	res, err := sandbox.Run(t.Context(), sb, sandbox.Command{Args: []string{"sh", "-c", "pgrep -a 'sleep|node|pi' || echo none"}}, 1000)
+	if err != nil || string(res.Stdout) != "none\n" {
+		t.Errorf("left: %q, %v", res.Stdout, err)
+	}
+	s.Warm, s.Timeout, u.commands = false, 2*time.Minute, nil
+	if log, err := take(t, sb, s, "second prompt"); err != nil {
+		t.Error(err, log)
+	}
+	if body := string(u.requests()[1]); !strings.Contains(body, "first prompt") || !strings.Contains(body, "second prompt") {
+		t.Errorf("the session does not go on: %.2000s", body)
+	}
+}
+
+// copied prints what a copy of the warm process draws. The first number comes
+// from V8 itself, which nobody has seeded anew: by it one sees that two processes
+// are copies.
+const copied = `const c = require('node:crypto'), vm = require('node:vm');
+const refused = (f) => { try { f(); return 'done'; } catch (err) { return err.message.includes('other sandboxes') ? 'refused' : String(err); } };
+console.log(JSON.stringify({
+  shared: vm.runInNewContext('Math.random()'),
+  own: [
+    Math.random(), c.randomUUID(), crypto.randomUUID(), c.randomBytes(8).toString('hex'), c.randomInt(2 ** 47),
+    String(c.randomFillSync(new Uint8Array(8))), String(c.getRandomValues(new Uint32Array(2))), String(crypto.getRandomValues(new Uint8Array(8))),
+    require('node:child_process').execFileSync(process.execPath, ['-p', 'crypto.randomUUID() + Math.random()']).toString(),
+    require('node:child_process').execFileSync('sh', ['-c', 'cat /proc/sys/kernel/random/uuid; head -c 8 /dev/urandom | od -An -tx1']).toString(),
+  ],
+  refused: [
+    refused(() => c.generateKeyPairSync('ed25519')), refused(() => c.generateKeySync('aes', { length: 128 })), refused(() => c.createECDH('prime256v1')),
+    refused(() => c.sign(null, '', '')), refused(() => require('node:tls').connect(1)), refused(() => require('node:https').get('https://127.0.0.1:1').on('error', () => {})),
+    refused(() => crypto.subtle.generateKey({ name: 'AES-GCM', length: 128 }, true, ['encrypt'])),
+  ],
+  boot: require('node:fs').readFileSync('/proc/sys/kernel/random/boot_id', 'utf8'),
+}));`
+
+// Two boxes that were restored from one state differ in all that they draw at
+// random, and what could not differ is refused. Only the kernel's boot_id, and
+// what V8 gives nobody in pi, are the same.
+func TestCopiesDrawTheirOwnNumbers(t *testing.T) {
+	u := newUpstream(t)
+	warm := theAgent.Warmup()
+	e := warmEngine(t, u, func(c *engine.Config) {
+		// The same that pi gets, ahead of another program.
+		c.Warmup.Args = []string{"/bin/sh", "-c", `mkdir -p /tmp/p/chunks; echo 'import"./chunks/a.js"' >/tmp/p/cli-runtime.js; : >/tmp/p/chunks/a.js; printf %s "$1" >/tmp/p/p.cjs
+exec 3<&0 </dev/null; exec node --import "$0" /tmp/p/p.cjs`, warm.Args[len(warm.Args)-1], copied}
+	})
+	warmed(t, e)
+	type draws struct {
+		Shared       float64
+		Own, Refused []string
+		Boot         string
+	}
+	var all [2]draws
+	for i := range all {
+		sb, err := e.Provider.Create(t.Context(), sandbox.Spec{Image: e.Image, Timeout: 5 * time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := sb.(sandbox.Joiner).Join(t.Context(), warm.Tag)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range []string{`{"token":"x","args":["p"],"env":{},"dir":"/"}`, "go"} {
+			if err := p.Send(t.Context(), []byte(line+"\n")); err != nil {
+				t.Fatal(err)
+			}
+			if line != "go" {
+				for out := ""; !strings.Contains(out, `{"accepted":"x"}`); {
+					o, ok := <-p.Events()
+					if out += string(o.Data); !ok {
+						t.Fatalf("it ended: %q", out)
+					}
+				}
+			}
+		}
+		var out string
+		for o := range p.Events() {
+			out += string(o.Data)
+		}
+		var raw struct {
+			Shared  float64
+			Own     []any
+			Refused []string
+			Boot    string
+		}
+		if err := json.Unmarshal([]byte(out), &raw); err != nil {
+			t.Fatalf("%v in %q", err, out)
+		}
+		all[i] = draws{Shared: raw.Shared, Refused: raw.Refused, Boot: raw.Boot}
+		for _, v := range raw.Own {
+			all[i].Own = append(all[i].Own, fmt.Sprint(v))
+		}
+	}
+	if all[0].Shared != all[1].Shared || all[0].Boot != all[1].Boot {
+		t.Errorf("these are no copies of one state: %+v", all)
+	}
+	for i, v := range all[0].Own {
+		if v == all[1].Own[i] || v == "" {
+			t.Errorf("both drew %q", v)
+		}
+	}
+	for i, v := range slices.Concat(all[0].Refused, all[1].Refused) {
+		if v != "refused" {
+			t.Errorf("what must be refused, %d: %s", i, v)
+		}
+	}
+	if len(all[0].Own) != 10 || len(all[0].Refused) != 7 {
+		t.Errorf("%+v", all)
 	}
 }
