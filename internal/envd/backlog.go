@@ -1,6 +1,7 @@
 package envd
 
 import (
+	"bytes"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -66,6 +67,16 @@ func (b *backlog) signal() {
 func (b *backlog) add(from source, data []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	for len(b.readers) == 0 && len(data) > unreadBytes {
+		// What nobody reads is dropped in pieces: not too much at once.
+		b.append(from, bytes.Clone(data[:unreadBytes]))
+		data = data[unreadBytes:]
+	}
+	b.append(from, data)
+}
+
+// append is add, of one piece. b.mu is held.
+func (b *backlog) append(from source, data []byte) {
 	for b.size+cost(data) > b.limit && b.size > 0 || len(b.readers) == 0 && b.crowded(cost(data)) {
 		if len(b.readers) == 0 {
 			b.dropFirst(true)
@@ -97,8 +108,9 @@ func (b *backlog) add(from source, data []byte) {
 }
 
 const (
-	pieceBytes  = 64      // what a piece takes beside its data
-	mergedBytes = 4 << 10 // pieces that nobody waits for are merged up to this size
+	pieceBytes  = 64       // what a piece takes beside its data
+	mergedBytes = 4 << 10  // pieces that nobody waits for are merged up to this size
+	unreadBytes = 32 << 10 // longer ones are cut
 )
 
 func cost(data []byte) int { return len(data) + pieceBytes }

@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"strings"
 	"sync"
@@ -63,6 +64,7 @@ type Server struct {
 	cfg  Config
 	log  *slog.Logger
 	reap *reaper
+	pace pace
 
 	passwd, group table
 
@@ -111,6 +113,7 @@ func newServer(cfg Config) *Server {
 	s := &Server{
 		cfg:    cfg,
 		log:    cfg.Log,
+		pace:   usualPace,
 		passwd: table{file: cfg.Passwd}, group: table{file: cfg.Group},
 		env:   map[string]string{},
 		procs: map[int]*running{}, polled: map[string]*polled{},
@@ -136,7 +139,8 @@ func (s *Server) SetEnv(env map[string]string) {
 func (s *Server) Handler() http.Handler {
 	opts := []connect.HandlerOption{
 		connect.WithReadMaxBytes(maxMessageBytes),
-		connect.WithCompressMinBytes(4 << 10),
+		// Between here and the host is a fast wire: packing costs more than it brings.
+		connect.WithCompressMinBytes(math.MaxInt),
 		connect.WithRecover(func(_ context.Context, spec connect.Spec, _ http.Header, p any) error {
 			s.log.Error("a handler panicked", "procedure", spec.Procedure, "panic", fmt.Sprint(p))
 			return connect.NewError(connect.CodeInternal, fmt.Errorf("the daemon failed"))

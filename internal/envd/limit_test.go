@@ -135,7 +135,7 @@ func TestBacklogsTogether(t *testing.T) {
 	last := all[len(all)-1]
 	last.add(stdout, []byte("the end"))
 	last.close()
-	if got := last.attach().all(t); !bytes.HasSuffix(got, []byte("the end")) || len(got) < readBytes {
+	if got := last.attach().all(t); !bytes.HasSuffix(got, []byte("the end")) || len(got) < unreadBytes {
 		t.Errorf("%d bytes are kept", len(got))
 	}
 	for _, b := range all[:len(all)-1] {
@@ -189,6 +189,47 @@ func TestManyLinesWithoutReader(t *testing.T) {
 	}
 	if !strings.HasSuffix(out, "line 19998\nline 19999\n") || last != "last\n" || code != 6 {
 		t.Errorf("%d bytes, %q, %d, %v", len(out), last, code, again.Err())
+	}
+}
+
+// What a process prints comes at once; what it prints right behind comes in one
+// piece, when the moment that it is given is over or it has ended.
+func TestOutputIsGathered(t *testing.T) {
+	f := daemon(t)
+	f.Server.pace = pace{burst: time.Hour, gather: time.Hour}
+	pid, stream := f.started(t, ctxOf(t), script("echo up; read line; for i in 1 2 3 4 5; do /bin/echo $i; done; head -c 50000 /dev/zero; echo end", true))
+	// It is up: the first piece did not wait.
+	_, err := f.procs.SendInput(ctxOf(t), connect.NewRequest(&process.SendInputRequest{
+		Process: byPID(pid), Input: &process.ProcessInput{Input: &process.ProcessInput_Stdin{Stdin: []byte("go\n")}},
+	}))
+	must(t, err)
+	var out []byte
+	pieces := 0
+	for stream.Receive() {
+		if d := stream.Msg().GetEvent().GetData().GetStdout(); len(d) > 0 {
+			out, pieces = append(out, d...), pieces+1
+		}
+	}
+	want := "1\n2\n3\n4\n5\n" + strings.Repeat("\x00", 50_000) + "end\n"
+	if string(out) != want || pieces > 5 {
+		t.Errorf("%d bytes of %d in %d pieces: %.20q, %v", len(out), len(want), pieces, out, stream.Err())
+	}
+}
+
+// A process that falls silent has what it printed on the way all the same.
+func TestGatheringEnds(t *testing.T) {
+	f := daemon(t)
+	f.Server.pace = pace{burst: time.Hour, gather: time.Millisecond}
+	pid, stream := f.started(t, ctxOf(t), script("echo up; while read line; do echo $line; done", true))
+	defer stream.Close()
+	for _, line := range []string{"one\n", "two\n", "three\n"} {
+		_, err := f.procs.SendInput(ctxOf(t), connect.NewRequest(&process.SendInputRequest{
+			Process: byPID(pid), Input: &process.ProcessInput{Input: &process.ProcessInput_Stdin{Stdin: []byte(line)}},
+		}))
+		must(t, err)
+		if !stream.Receive() || string(stream.Msg().GetEvent().GetData().GetStdout()) != line {
+			t.Fatalf("%v, %v", stream.Msg(), stream.Err())
+		}
 	}
 }
 

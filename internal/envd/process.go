@@ -28,6 +28,7 @@ type running struct {
 	in     *input
 	tty    *os.File // nil when it has none
 	reap   *reaper
+	pace   pace
 
 	mu       sync.Mutex
 	over     bool
@@ -151,7 +152,7 @@ func (s *Server) execute(o ordered, file, dir string, env []string) (*running, e
 		return nil, fmt.Errorf("execute %q: %w", clip(file, 256), err)
 	}
 	p := &running{
-		pid: pid, tag: o.tag, config: o.config, reap: s.reap,
+		pid: pid, tag: o.tag, config: o.config, reap: s.reap, pace: s.pace,
 		out: newBacklog(maxBacklogBytes, readerStall, &s.kept), in: newInput(std.in), tty: std.tty,
 	}
 	go s.follow(p, std.out, status)

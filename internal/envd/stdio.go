@@ -1,6 +1,7 @@
 package envd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const readBytes = 32 << 10 // one read of a process's output
+// One read of a process's output takes as much as its pipe holds. The buffer for
+// it begins small, as most commands print little, and grows with what comes.
+const (
+	readBytes      = 128 << 10
+	firstReadBytes = 8 << 10
+)
+
+// Each piece of output is a dozen system calls and as many wake-ups on its way,
+// and in gVisor those cost more than the bytes. So a process that goes on printing
+// is left alone for gather before its next piece is read; what comes burst after
+// the last piece, or fills the buffer, goes on at once.
+type pace struct{ burst, gather time.Duration }
+
+var usualPace = pace{burst: 2 * time.Millisecond, gather: 2 * time.Millisecond}
 
 // stdio is both ends of a process's standard streams: pipes, or one terminal
 // for all three.
@@ -41,6 +55,10 @@ func openPipes(stdin bool) (stdio, error) {
 			ours, child = p[1], p[0]
 		}
 		s.child[i] = child
+		if readOurs {
+			// So that it need not wait meanwhile. One of the usual size does too.
+			_, _ = unix.FcntlInt(uintptr(ours), unix.F_SETPIPE_SZ, readBytes)
+		}
 		if err := unix.SetNonblock(ours, true); err != nil {
 			unix.Close(ours)
 			return nil, fmt.Errorf("open a pipe: %w", err)
@@ -97,12 +115,32 @@ func (s *stdio) closeOurs() {
 // that a broken pipe does not kill them. A terminal is hung up instead.
 func (p *running) pump(o output, exited <-chan struct{}, done func()) {
 	defer o.file.Close()
-	buf := make([]byte, readBytes)
+	buf := make([]byte, firstReadBytes)
+	add := func(n int) {
+		if n == 0 {
+			return
+		}
+		if n < len(buf) {
+			p.out.add(o.from, bytes.Clone(buf[:n]))
+			return
+		}
+		p.out.add(o.from, buf)
+		buf = make([]byte, min(2*len(buf), readBytes))
+	}
+	var last time.Time
 	for {
 		n, err := o.file.Read(buf)
-		if n > 0 {
-			p.out.add(o.from, append([]byte(nil), buf[:n]...))
+		if err == nil && n < len(buf) && time.Since(last) < p.pace.burst {
+			select {
+			case <-exited:
+			case <-time.After(p.pace.gather):
+			}
+			var k int
+			k, err = readNow(o.file, buf[n:])
+			n += k
 		}
+		add(n)
+		last = time.Now()
 		if err == nil {
 			continue
 		}
@@ -118,8 +156,7 @@ func (p *running) pump(o output, exited <-chan struct{}, done func()) {
 	_ = o.file.SetReadDeadline(time.Time{})
 	for {
 		n, err := readNow(o.file, buf)
-		if n > 0 {
-			p.out.add(o.from, append([]byte(nil), buf[:n]...))
+		if add(n); n > 0 {
 			continue
 		}
 		done()

@@ -39,8 +39,9 @@ func Quiesce(ctx context.Context, sb sandbox.Sandbox) error {
 func Snapshot(ctx context.Context, sb sandbox.Sandbox, limits tree.Limits) (*tree.Tree, error) {
 	var buf bytes.Buffer
 	cmd := sandbox.Command{
-		// A project/ that is a link would be followed out of the folder.
-		Args: []string{"/bin/sh", "-c", `[ -d "$0" ] && [ ! -L "$0" ] && exec tar --format=pax --sort=name -C "$0" -cf - .`, Project},
+		// A project/ that is a link would be followed out of the folder. Large blocks:
+		// each is a write of tar's, and the daemon's way out of the box.
+		Args: []string{"/bin/sh", "-c", `[ -d "$0" ] && [ ! -L "$0" ] && exec tar --format=pax --sort=name --blocking-factor=256 -C "$0" -cf - .`, Project},
 		Dir:  "/", User: sandbox.Root, Env: map[string]string{"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
 	}
 	// Room for the headers of as many files as the tree may have.
