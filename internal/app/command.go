@@ -16,6 +16,7 @@ import (
 
 	"dreamcore"
 	"dreamcore/internal/config"
+	"dreamcore/internal/keyproxy/control"
 	"dreamcore/internal/text"
 )
 
@@ -67,6 +68,7 @@ func commands() []command {
 		{"doctor", runDoctor},
 		{"image", runImage},
 		{"version", runVersion},
+		{control.Command, runKeyProxy}, // not for people, so no help names it
 	}
 }
 

@@ -119,10 +119,10 @@ func bootOnce(ctx context.Context, s *Service) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.Proxy, err = openProxy(s.cfg, s.log); err != nil {
+	if s.Proxy, err = openProxy(ctx, s.cfg, s.log); err != nil {
 		return err
 	}
-	s.onClose("key proxy", s.Proxy.stop)
+	s.onClose("key proxy", s.Proxy.Host.Close)
 	if err := s.openSandboxes(ctx, paths); err != nil {
 		return err
 	}

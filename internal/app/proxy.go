@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	"dreamcore"
@@ -16,73 +19,112 @@ import (
 	"dreamcore/internal/egress"
 	"dreamcore/internal/grant"
 	"dreamcore/internal/keyproxy"
+	"dreamcore/internal/keyproxy/control"
 	"dreamcore/internal/offline"
 	"dreamcore/internal/offline/picture"
+	"dreamcore/internal/text"
 )
 
 // proxyURL is the key proxy as a box sees it: sandboxd listens there and relays
 // to the engine's egress socket.
 const proxyURL = "http://127.0.0.1:4000"
 
-// Proxy is the key proxy with its control side: it opens, renews and closes the
-// grants of jobs.
+// Proxy is the host's half of the key proxy: it opens, renews and closes the
+// grants of jobs, and keeps the process alive in which the other half runs.
 type Proxy struct {
-	*keyproxy.Proxy
+	*control.Host
 	minter   *grant.Minter
 	features []dreamcore.Feature
 	models   []string
 	model    string // the model that agents use
 	pictures string // the model that draws
 	budget   dreamcore.Budget
-	closers  []func() error
 
 	grantLife time.Duration
-	seen      *addresses // of remote boxes; nil where a socket names the box
 }
 
-func openProxy(cfg config.Config, log *slog.Logger) (*Proxy, error) {
+// The stand-ins that the proxy's process runs where the operator has set nothing.
+const (
+	builtInModel    = "model"
+	builtInPictures = "pictures"
+)
+
+// openProxy starts the key proxy's process.
+func openProxy(ctx context.Context, cfg config.Config, log *slog.Logger) (*Proxy, error) {
 	minter, err := grant.NewMinter()
 	if err != nil {
 		return nil, err
 	}
 	p := &Proxy{minter: minter, budget: cfg.Jobs.Budget, grantLife: grant.MaxLife - 2*grant.Skew}
-	upstreams := map[dreamcore.Feature][]keyproxy.Upstream{}
-	if err := p.addModel(cfg.Model, upstreams, log); err != nil {
-		return nil, errors.Join(err, p.closeUpstreams())
+	set := upstreams{}
+	if err := p.addModel(cfg.Model, set, log); err != nil {
+		return nil, err
 	}
-	if err := p.addImages(cfg.Image, upstreams, log); err != nil {
-		return nil, errors.Join(err, p.closeUpstreams())
-	}
-	for f, list := range upstreams {
+	p.addImages(cfg.Image, set, log)
+	for f, list := range set {
 		p.features = append(p.features, f)
 		for _, u := range list {
-			for _, m := range u.Models {
+			for _, m := range u.Upstream.Models {
 				p.models = append(p.models, m.Name)
 			}
 		}
 	}
 	slices.Sort(p.features)
-	p.Proxy, err = keyproxy.New(keyproxy.Config{
-		Verifier: minter.Verifier(), Upstreams: upstreams, Dir: filepath.Join(cfg.Data, "keyproxy"), Log: log,
-	})
-	if err != nil {
-		return nil, errors.Join(err, p.closeUpstreams())
+	settings := control.Settings{Verifier: minter.Verifier().String()}
+	if cfg.Engine == config.Remote {
+		p.grantLife, settings.RemoteName = remoteGrantLife, remoteProxyName
 	}
-	return p, nil
+	user, err := proxyUser(cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	p.Host, err = control.Start(ctx, control.Config{
+		Dir: filepath.Join(cfg.Data, "keyproxy"), User: user, Log: log,
+		Settings: func() (control.Settings, []*os.File, error) { return set.settings(settings, cfg.Lang) },
+	})
+	var denied *control.StartError
+	if errors.As(err, &denied) {
+		return nil, text.Error(cfg.Lang, dreamcore.Missing, "keyproxy", "keyproxy.cannot_start", "uid", strconv.Itoa(denied.User.UID)).Because(denied.Err)
+	}
+	return p, err
+}
+
+// upstreams are the enabled features' sources, with the files of their keys.
+type upstreams map[dreamcore.Feature][]source
+
+type source struct {
+	control.Source
+	keyFile string // "" for servers that want no key
+}
+
+// settings opens the key files for the proxy's process. What is in them is not
+// read here.
+func (u upstreams) settings(s control.Settings, lang dreamcore.Lang) (_ control.Settings, files []*os.File, err error) {
+	s.Sources = map[dreamcore.Feature][]control.Source{}
+	for f, list := range u {
+		for _, src := range list {
+			if src.keyFile != "" {
+				file, err := config.OpenKey(src.keyFile, lang)
+				if err != nil {
+					return s, files, err
+				}
+				files = append(files, file)
+				src.KeyFile = len(files)
+			}
+			s.Sources[f] = append(s.Sources[f], src.Source)
+		}
+	}
+	return s, files, nil
 }
 
 // addModel sets up the operator's model, or the stand-in where there is none.
-func (p *Proxy) addModel(m config.Model, to map[dreamcore.Feature][]keyproxy.Upstream, log *slog.Logger) error {
+func (p *Proxy) addModel(m config.Model, set upstreams, log *slog.Logger) error {
 	declared, ok := egress.Model(m.API)
 	if !ok {
 		return dreamcore.Errorf(dreamcore.Internal, "app.proxy", "no feature speaks %q", m.API)
 	}
 	feature := declared.Feature
 	if m.Name != "" {
-		key, err := keyOf(m.KeyFile)
-		if err != nil {
-			return err
-		}
 		var private []netip.Prefix
 		for _, r := range m.Private {
 			prefix, err := netip.ParsePrefix(r)
@@ -92,73 +134,70 @@ func (p *Proxy) addModel(m config.Model, to map[dreamcore.Feature][]keyproxy.Ups
 			private = append(private, prefix)
 		}
 		p.model = m.Name
-		to[feature] = []keyproxy.Upstream{{BaseURL: m.BaseURL, Key: key, Private: private, Models: []keyproxy.ModelPrice{
+		set[feature] = []source{{keyFile: m.KeyFile, Source: control.Source{Upstream: keyproxy.Upstream{BaseURL: m.BaseURL, Private: private, Models: []keyproxy.ModelPrice{
 			{Name: m.Name, InputMicros: m.InputMicros, OutputMicros: m.OutputMicros, Free: m.InputMicros == 0 && m.OutputMicros == 0},
-		}}}
+		}}}}}
 		log.Info("language model", "decision", "operator's", "model", m.Name, "api", m.API)
 		return nil
 	}
-	// A key like an operator's, so that what is promised of keys is tried here
-	// too; a key file may plant a known one.
-	key, err := keyOf(m.KeyFile)
-	if err != nil {
-		return err
-	}
-	if key.IsZero() {
-		key = dreamcore.NewSecret("sk-builtin-" + dreamcore.NewToken(40))
-	}
-	model, err := offline.New(offline.Config{Key: key, Log: log, AllowMarkers: m.TestMarkers})
-	if err != nil {
-		return err
-	}
-	dial, closeServer := keyproxy.InProcess(model)
-	p.closers = append(p.closers, closeServer)
 	p.model = offline.ModelName
 	base := "http://stand-in.invalid"
 	if feature != dreamcore.AnthropicMessages {
 		base += "/v1"
 	}
-	to[feature] = []keyproxy.Upstream{{BaseURL: base, Key: key, Dial: dial, Models: []keyproxy.ModelPrice{{Name: offline.ModelName, Free: true}}}}
+	// A key file may plant a known key, so that what is promised of keys is tried
+	// here too.
+	set[feature] = []source{{keyFile: m.KeyFile, Source: control.Source{
+		BuiltIn: builtInModel, Markers: m.TestMarkers,
+		Upstream: keyproxy.Upstream{BaseURL: base, Models: []keyproxy.ModelPrice{{Name: offline.ModelName, Free: true}}},
+	}}}
 	log.Info("language model", "decision", "built-in stand-in", "reason", "no_model_configured", "model", offline.ModelName, "api", m.API)
 	return nil
 }
 
 // addImages sets up the operator's picture provider, or the built-in maker.
-func (p *Proxy) addImages(m config.Image, to map[dreamcore.Feature][]keyproxy.Upstream, log *slog.Logger) error {
+func (p *Proxy) addImages(m config.Image, set upstreams, log *slog.Logger) {
 	if m.Name != "" {
-		key, err := keyOf(m.KeyFile)
-		if err != nil {
-			return err
-		}
 		p.pictures = m.Name
-		to[dreamcore.ImageGeneration] = []keyproxy.Upstream{{BaseURL: m.BaseURL, Key: key, Models: []keyproxy.ModelPrice{
+		set[dreamcore.ImageGeneration] = []source{{keyFile: m.KeyFile, Source: control.Source{Upstream: keyproxy.Upstream{BaseURL: m.BaseURL, Models: []keyproxy.ModelPrice{
 			{Name: m.Name, ImageMicros: m.ImageMicros, Free: m.ImageMicros == 0},
-		}}}
+		}}}}}
 		log.Info("pictures", "decision", "operator's", "model", m.Name)
-		return nil
+		return
 	}
-	key := dreamcore.NewSecret("sk-builtin-" + dreamcore.NewToken(40))
 	p.pictures = picture.ModelName
-	dial, closeServer := keyproxy.InProcess(picture.Handler(key, log))
-	p.closers = append(p.closers, closeServer)
-	to[dreamcore.ImageGeneration] = []keyproxy.Upstream{{
-		BaseURL: "http://pictures.invalid/v1", Key: key, Dial: dial, PictureMaker: true,
-		Models: []keyproxy.ModelPrice{{Name: picture.ModelName, Free: true}},
-	}}
+	set[dreamcore.ImageGeneration] = []source{{Source: control.Source{
+		BuiltIn: builtInPictures,
+		Upstream: keyproxy.Upstream{
+			BaseURL: "http://pictures.invalid/v1", PictureMaker: true, Models: []keyproxy.ModelPrice{{Name: picture.ModelName, Free: true}},
+		},
+	}}}
 	log.Info("pictures", "decision", "built-in", "reason", "no_picture_provider_configured")
-	return nil
 }
 
-// keyOf reads a key file; "" is for servers that want no key.
-func keyOf(path string) (dreamcore.Secret, error) {
-	if path == "" {
-		return dreamcore.Secret{}, nil
+// runKeyProxy is the key proxy's process; nobody types its command.
+func runKeyProxy(ctx context.Context, t Terminal, args []string) error {
+	if err := none(t, args); err != nil {
+		return err
 	}
-	return config.Key(path)
+	err := control.Main(ctx, func(name string, key dreamcore.Secret, markers bool, log *slog.Logger) (http.Handler, error) {
+		switch name {
+		case builtInModel:
+			return offline.New(offline.Config{Key: key, Log: log, AllowMarkers: markers})
+		case builtInPictures:
+			return picture.Handler(key, log), nil
+		}
+		return nil, fmt.Errorf("there is no built-in %q", name)
+	})
+	if control.ByHand(err) {
+		fmt.Fprintln(t.Err, text.T(t.Lang, "keyproxy.by_hand"))
+		return errUsage
+	}
+	return err
 }
 
-// serve takes one connection of a box; the engine says which.
-func (p *Proxy) serve(ctx context.Context, id dreamcore.SandboxID, conn net.Conn) {
+// Serve takes one connection of a box; the engine says which.
+func (p *Proxy) Serve(ctx context.Context, id dreamcore.SandboxID, conn net.Conn) {
 	p.ServeConn(ctx, string(id), conn)
 }
 
@@ -189,25 +228,9 @@ func (p *Proxy) Renew(_ context.Context, job dreamcore.Job, box dreamcore.Sandbo
 
 // Close implements job.Proxy: the job's grant dies.
 func (p *Proxy) Close(ctx context.Context, id dreamcore.JobID, attempt int) (dreamcore.Usage, error) {
-	if p.seen != nil {
-		p.seen.forget(id)
-	}
 	usage, err := p.CloseJob(ctx, id, attempt)
 	if dreamcore.CodeOf(err) == dreamcore.NotFound {
 		return dreamcore.Usage{}, nil // it ended before it was let in
 	}
 	return usage, err
-}
-
-// stop ends the proxy itself.
-func (p *Proxy) stop(ctx context.Context) error {
-	return errors.Join(p.Proxy.Close(ctx), p.closeUpstreams())
-}
-
-func (p *Proxy) closeUpstreams() error {
-	var errs []error
-	for _, f := range p.closers {
-		errs = append(errs, f())
-	}
-	return errors.Join(errs...)
 }

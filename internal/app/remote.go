@@ -2,19 +2,17 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"dreamcore"
 	"dreamcore/internal/image"
 	"dreamcore/internal/job"
-	"dreamcore/internal/keyproxy"
 	"dreamcore/internal/sandbox"
 	"dreamcore/internal/sandbox/e2b"
 )
@@ -27,8 +25,8 @@ const (
 	// remoteGrantLife is shorter than on this machine, where a socket names the
 	// box; it outlives the job's interval of renewal.
 	remoteGrantLife = 8 * time.Minute
-	// strangers is the channel of requests that no grant of ours came with.
-	strangers = "remote"
+	// maxRemote bounds the connections of all remote boxes at once.
+	maxRemote = 512
 )
 
 // openRemote opens the client of an engine that somebody else runs, and the key
@@ -51,16 +49,12 @@ func (s *Service) openRemote(ctx context.Context) error {
 	s.image = func() (job.Image, error) {
 		return job.Image{Digest: "e2b:" + template + "@" + own.Inputs, AgentVersion: own.AgentVersion}, nil
 	}
-	certs, ca, err := privateTLS(remoteProxyName)
-	if err != nil {
-		return fmt.Errorf("make a certificate for the key proxy: %w", err)
-	}
 	l, err := net.Listen("tcp", s.cfg.E2B.ProxyListen)
 	if err != nil {
 		return dreamcore.Errorf(dreamcore.Invalid, "app", "cannot listen on %s for the sandboxes", s.cfg.E2B.ProxyListen).Because(err).
 			WithHint("choose another address with e2b.proxy_listen in the settings")
 	}
-	s.serveTLS("remote key proxy", l, s.Proxy.remote(s.log), 0, certs)
+	s.acceptRemote(l)
 	address := s.cfg.E2B.Proxy()
 	s.proxyURL = "https://" + net.JoinHostPort(remoteProxyName, strconv.Itoa(int(address.Port())))
 
@@ -81,7 +75,7 @@ func (s *Service) openRemote(ctx context.Context) error {
 		Env: map[string]string{"NODE_EXTRA_CA_CERTS": remoteCAFile, "SSL_CERT_FILE": remoteCAFile},
 		Guard: &e2b.Guard{
 			ProxyName: remoteProxyName,
-			Files:     []sandbox.File{{Path: remoteCAFile, Data: ca, Owner: sandbox.Root}},
+			Files:     []sandbox.File{{Path: remoteCAFile, Data: []byte(s.Proxy.CA()), Owner: sandbox.Root}},
 			Holds:     []sandbox.File{{Path: own.File, Data: own.Data}},
 		},
 		Log: s.log, Lang: s.cfg.Lang,
@@ -100,58 +94,43 @@ func (s *Service) openRemote(ctx context.Context) error {
 	return nil
 }
 
-// remote serves boxes whose connection does not say which of them it is: the
-// grant does. A grant that comes from two addresses has been carried away, and
-// its job's grant is closed.
-func (p *Proxy) remote(log *slog.Logger) http.Handler {
-	p.grantLife = remoteGrantLife
-	p.seen = &addresses{of: map[dreamcore.JobID]string{}}
-	verifier := p.minter.Verifier()
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		channel := strangers
-		token := r.Header.Get("X-Api-Key")
-		if scheme, t, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
-			token = strings.TrimSpace(t)
-		}
-		// A grant that is ours names its channel; the proxy checks everything else.
-		if claims, err := verifier.Verify(token, keyproxy.Audience, time.Now()); err == nil {
-			channel = claims.Channel
-			from, _, err := net.SplitHostPort(r.RemoteAddr)
-			if err != nil {
-				from = r.RemoteAddr
-			}
-			if first := p.seen.first(claims.Job, from); first != from {
-				log.Error("ALERT: a grant came from two addresses", "job_id", claims.Job, "sandbox_id", channel, "decision", "close", "reason", "two_addresses", "first", first, "second", from)
-				if _, err := p.CloseJob(r.Context(), claims.Job, claims.Attempt); err != nil {
-					log.Error("a grant could not be closed", "job_id", claims.Job, "err", err)
+// acceptRemote hands the key proxy what comes in on its listener. The host
+// reads none of it: TLS begins and ends in the proxy's process.
+func (s *Service) acceptRemote(l net.Listener) {
+	ctx, cancel := context.WithCancel(context.Background())
+	slots := make(chan struct{}, maxRemote)
+	var busy sync.WaitGroup
+	busy.Go(func() {
+		for {
+			conn, err := l.Accept()
+			switch {
+			case errors.Is(err, net.ErrClosed):
+				return
+			case err != nil:
+				s.log.Error("a connection cannot be accepted", "part", "remote key proxy", "err", err)
+				select {
+				case <-time.After(time.Second): // out of descriptors, mostly
+				case <-ctx.Done():
 				}
+				continue
 			}
+			select {
+			case slots <- struct{}{}:
+			default:
+				s.log.Warn("too many connections", "part", "remote key proxy", "decision", "refused", "reason", "too_many")
+				conn.Close()
+				continue
+			}
+			busy.Go(func() {
+				defer func() { <-slots }()
+				s.Proxy.ServeRemote(ctx, conn)
+			})
 		}
-		// The proxy knows itself by the name that boxes of this machine use.
-		if name, _, _ := strings.Cut(r.Host, ":"); name == remoteProxyName {
-			r.Host = strings.TrimPrefix(proxyURL, "http://")
-		}
-		p.Handler(channel).ServeHTTP(w, r)
 	})
-}
-
-// addresses remembers from where each job's grant came first.
-type addresses struct {
-	mu sync.Mutex
-	of map[dreamcore.JobID]string
-}
-
-func (a *addresses) first(id dreamcore.JobID, from string) string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if _, ok := a.of[id]; !ok {
-		a.of[id] = from
-	}
-	return a.of[id]
-}
-
-func (a *addresses) forget(id dreamcore.JobID) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.of, id)
+	s.onClose("remote key proxy", func(context.Context) error {
+		cancel()
+		err := ignoreClosed(l.Close())
+		busy.Wait()
+		return err
+	})
 }

@@ -2,12 +2,9 @@ package app
 
 import (
 	"context"
-	"crypto/x509"
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,13 +16,17 @@ import (
 	"dreamcore/internal/config"
 	"dreamcore/internal/engine"
 	"dreamcore/internal/engine/enginetest"
-	"dreamcore/internal/keyproxy"
+	"dreamcore/internal/keyproxy/control"
 	"dreamcore/internal/sandbox"
 	"dreamcore/internal/sandbox/e2b"
 	"dreamcore/internal/sandbox/e2b/e2btest"
 )
 
+// TestMain lets the test binary be the key proxy of the services that it starts.
 func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == control.Command {
+		os.Exit(Run(context.Background(), Terminal{Out: io.Discard, Err: os.Stderr}, os.Args[1:]))
+	}
 	code := m.Run()
 	enginetest.CleanUp()
 	os.Exit(code)
@@ -183,67 +184,5 @@ func TestRemoteEngineWithoutItsKey(t *testing.T) {
 	s := New(cfg, slog.New(slog.DiscardHandler))
 	if err := s.Open(t.Context()); dreamcore.CodeOf(err) != dreamcore.Missing || !strings.Contains(err.Error(), "環境変数 E2B_API_KEY") {
 		t.Errorf("got %v", err)
-	}
-}
-
-// A grant that comes from two addresses has been carried away: it is closed.
-func TestGrantFromTwoAddresses(t *testing.T) {
-	cfg := remoteSettings(t)
-	log := &lines{}
-	p, err := openProxy(cfg, slog.New(slog.NewTextHandler(log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.stop(t.Context())
-	h := p.remote(slog.New(slog.NewTextHandler(log, nil)))
-	job := dreamcore.Job{ID: dreamcore.NewJobID(), Attempt: 1}
-	token, err := p.Open(t.Context(), job, "box")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ask := func(from, token string) (int, string) {
-		r := httptest.NewRequest(http.MethodPost, "/anthropic/v1/messages", strings.NewReader("{}"))
-		r.RemoteAddr, r.Host = from, remoteProxyName+":4000"
-		r.Header.Set("X-Api-Key", token)
-		r.Header.Set("Content-Type", "application/json")
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		return w.Code, w.Body.String()
-	}
-	for range 2 {
-		if code, body := ask("203.0.113.1:1000", token); strings.Contains(body, string(keyproxy.ChannelMismatch)) || code == http.StatusUnauthorized {
-			t.Errorf("from its own address: %d %s", code, body)
-		}
-	}
-	code, body := ask("203.0.113.2:1000", token)
-	if code != http.StatusUnauthorized && code != http.StatusForbidden || !strings.Contains(log.String(), "ALERT: a grant came from two addresses") {
-		t.Errorf("from another address: %d %s", code, body)
-	}
-	if again, body := ask("203.0.113.1:1000", token); again != code {
-		t.Errorf("the grant lives on: %d %s", again, body)
-	}
-	if code, body := ask("203.0.113.3:1000", "made-up"); code < 400 {
-		t.Errorf("a token that is none: %d %s", code, body)
-	}
-}
-
-// The certificate is for the proxy's name and no other.
-func TestPrivateCertificate(t *testing.T) {
-	server, ca, err := privateTLS(remoteProxyName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(ca) {
-		t.Fatal("the authority is no certificate")
-	}
-	leaf, err := x509.ParseCertificate(server.Certificates[0].Certificate[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, good := range map[string]bool{remoteProxyName: true, "example.com": false} {
-		if _, err := leaf.Verify(x509.VerifyOptions{Roots: pool, DNSName: name}); (err == nil) != good {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }

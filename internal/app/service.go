@@ -93,10 +93,10 @@ func (s *Service) Open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.Proxy, err = openProxy(s.cfg, s.log); err != nil {
+	if s.Proxy, err = openProxy(ctx, s.cfg, s.log); err != nil {
 		return fmt.Errorf("start the key proxy: %w", err)
 	}
-	s.onClose("key proxy", s.Proxy.stop)
+	s.onClose("key proxy", s.Proxy.Host.Close)
 	if err := s.openSandboxes(ctx, paths); err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ func (s *Service) openEngine(ctx context.Context, paths payload.Paths) error {
 			return engine.Image{Digest: img.Digest, Root: img.Root, Warm: warm}, err
 		},
 		Warmup: s.warmup(),
-		Egress: s.Proxy.serve,
+		Egress: s.Proxy.Serve,
 		Pool:   engine.Pool{Max: s.cfg.Box.Ahead, Next: s.next},
 		Limits: engine.Limits{
 			MemoryBytes: s.cfg.Box.MemoryMB << 20, CPUs: s.cfg.Box.CPUs, Processes: s.cfg.Box.Processes, DiskBytes: s.cfg.Box.DiskMB << 20,

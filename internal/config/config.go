@@ -31,6 +31,7 @@ type Config struct {
 	Games Listener `json:"games"`
 	Model Model    `json:"model"`
 	Image Image    `json:"image"`
+	Proxy Proxy    `json:"proxy"`
 	// Jobs bounds the work.
 	Jobs Jobs `json:"jobs"`
 	// Engine is where sandboxes run: Embedded, which "" means, or Remote.
@@ -237,24 +238,3 @@ func (j Jobs) Turn() time.Duration { return time.Duration(j.TurnMinutes) * time.
 
 // Job is the deadline of a whole job.
 func (j Jobs) Job() time.Duration { return time.Duration(j.JobMinutes) * time.Minute }
-
-// Key reads a key file. The file must not be readable by others.
-func Key(path string) (dreamcore.Secret, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return dreamcore.Secret{}, dreamcore.Errorf(dreamcore.Invalid, "config", "the key file cannot be read").Because(err)
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return dreamcore.Secret{}, dreamcore.Errorf(dreamcore.Invalid, "config", "the key file %s can be read by others", path).
-			WithHint("run: chmod 600 %s", path)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return dreamcore.Secret{}, fmt.Errorf("read key: %w", err)
-	}
-	key := strings.TrimSpace(string(data))
-	if key == "" || strings.ContainsAny(key, " \t\r\n") {
-		return dreamcore.Secret{}, dreamcore.Errorf(dreamcore.Invalid, "config", "the key file %s does not hold exactly one key", path)
-	}
-	return dreamcore.NewSecret(key), nil
-}

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"dreamcore"
@@ -120,18 +121,25 @@ func TestKeysOfOthersEyes(t *testing.T) {
 		}
 	}
 	write("sk-123\n", 0o600)
-	key, err := Key(file)
-	if err != nil || key.Reveal() != "sk-123" {
-		t.Errorf("%v, %v", key, err)
+	f, err := OpenKey(file, dreamcore.English)
+	if err != nil {
+		t.Fatal(err)
 	}
-	write("sk-123\n", 0o644)
-	if _, err := Key(file); dreamcore.CodeOf(err) != dreamcore.Invalid || strings.Contains(err.Error(), "sk-123") {
-		t.Errorf("readable by others: %v", err)
+	f.Close()
+	for _, mode := range []os.FileMode{0o644, 0o640, 0o620, 0o602, 0o601} {
+		write("sk-123\n", mode)
+		if _, err := OpenKey(file, dreamcore.English); dreamcore.CodeOf(err) != dreamcore.Invalid || strings.Contains(err.Error(), "sk-123") || !strings.Contains(err.Error(), "chmod 600 "+file) {
+			t.Errorf("mode %o: %v", mode, err)
+		}
 	}
-	for _, text := range []string{"", "\n", "two keys", "a\nb\n"} {
-		write(text, 0o600)
-		if _, err := Key(file); err == nil {
-			t.Errorf("%q is taken as a key", text)
+	write(strings.Repeat("k", maxKeyBytes+1), 0o600)
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, odd := range []string{file, fifo, t.TempDir(), "/dev/null", "/does/not/exist"} {
+		if _, err := OpenKey(odd, dreamcore.English); dreamcore.CodeOf(err) != dreamcore.Invalid {
+			t.Errorf("%s: %v", odd, err)
 		}
 	}
 }

@@ -191,6 +191,10 @@ func (a *AuditLog) Close() error {
 	return nil
 }
 
+// Clip makes untrusted text fit for one line of a log: at most max letters,
+// everything unprintable escaped.
+func Clip(s string, max int) string { return clip(s, max) }
+
 // clip makes untrusted text fit for one line of a log: at most max runes,
 // everything unprintable escaped.
 func clip(s string, max int) string {

@@ -46,6 +46,9 @@ type Config struct {
 	Hosts []string
 	// Resolver looks up the names of upstreams; nil means the machine's.
 	Resolver egress.Resolver
+	// RemoteName is the host name by which sandboxes of a remote engine call the
+	// proxy, see ServeRemote; "" when there are none.
+	RemoteName string
 	// Timeouts bounds what a client or an upstream may keep waiting for.
 	Timeouts Timeouts
 }
@@ -90,15 +93,15 @@ type Upstream struct {
 	BaseURL string
 	// Key is the operator's; none for servers that want none. At least eight
 	// bytes, since echoes of it are searched for.
-	Key dreamcore.Secret
+	Key dreamcore.Secret `json:"-"`
 	// Models is the exact list of models and what they cost. A model without
 	// a price is refused unless it is Free.
 	Models []ModelPrice
 	// Private are address ranges off the public internet in which the
 	// operator says this upstream lives. Only there plain http is allowed.
-	Private []netip.Prefix
+	Private []netip.Prefix `json:",omitempty"`
 	// Roots verifies the upstream's certificate; nil means the system's.
-	Roots *x509.CertPool
+	Roots *x509.CertPool `json:"-"`
 	// ExtraFields are top-level request fields that the operator allows
 	// beyond the list.
 	ExtraFields []string
@@ -115,7 +118,7 @@ type Upstream struct {
 	PictureMaker bool
 	// Dial replaces the guarded dial. Only for the stand-in upstream that
 	// lives in this process; see InProcess.
-	Dial func(ctx context.Context) (net.Conn, error)
+	Dial func(ctx context.Context) (net.Conn, error) `json:"-"`
 }
 
 // ModelPrice is a model that clients may ask for, and its price in micro-units

@@ -169,6 +169,11 @@ func (p *Proxy) CloseJob(ctx context.Context, id dreamcore.JobID, attempt int) (
 		if err := p.shut(ctx, j); err != nil {
 			return dreamcore.Usage{}, err
 		}
+	} else if account := jobAccount(id); j == nil && p.ledger.State(account) == mark("open", attempt) {
+		// A former life of the proxy had it open.
+		if err := errors.Join(p.ledger.Mark(account, mark("shut", attempt)), p.ledger.Sync()); err != nil {
+			return dreamcore.Usage{}, unavailable("keyproxy.close_job", err)
+		}
 	}
 	return p.Usage(id)
 }
@@ -187,6 +192,7 @@ func (p *Proxy) shut(ctx context.Context, j *job) error {
 	p.mu.Lock()
 	delete(p.jobs, terms.Job)
 	p.mu.Unlock()
+	p.remote.forget(terms.Job)
 	if err = errors.Join(err, p.ledger.Sync()); err != nil {
 		return unavailable(op, err)
 	}

@@ -34,6 +34,8 @@ type Proxy struct {
 	ownAudit  io.Closer
 	log       *slog.Logger
 	now       func() time.Time
+	remote    *remote // nil when there are no remote sandboxes
+	lost      int
 
 	ctx      context.Context // ends all calls
 	cancel   context.CancelCauseFunc
@@ -75,6 +77,11 @@ func New(cfg Config) (p *Proxy, err error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the key proxy's folder: %w", err)
 	}
+	if cfg.RemoteName != "" {
+		if p.remote, err = newRemote(cfg.Dir, cfg.RemoteName); err != nil {
+			return nil, fmt.Errorf("make a certificate for the key proxy: %w", err)
+		}
+	}
 	if p.audit == nil {
 		log, err := OpenAudit(filepath.Join(cfg.Dir, "audit.jsonl"))
 		if err != nil {
@@ -82,15 +89,14 @@ func New(cfg Config) (p *Proxy, err error) {
 		}
 		p.audit, p.ownAudit = log, log
 	}
-	var lost int
-	if p.ledger, lost, err = budget.Open(filepath.Join(cfg.Dir, "ledger.jsonl")); err != nil {
+	if p.ledger, p.lost, err = budget.Open(filepath.Join(cfg.Dir, "ledger.jsonl")); err != nil {
 		if p.ownAudit != nil {
 			_ = p.ownAudit.Close() // the first error is the one that matters
 		}
 		return nil, err
 	}
-	if lost > 0 {
-		p.log.Warn("calls were cut by a crash and are charged whole", "calls", lost)
+	if p.lost > 0 {
+		p.log.Warn("calls were cut by a crash and are charged whole", "calls", p.lost)
 	}
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	return p, nil
@@ -132,6 +138,10 @@ func (p *Proxy) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// Lost is how many calls a former life of the ledger was cut in; they are
+// charged whole.
+func (p *Proxy) Lost() int { return p.lost }
+
 // Alerts counts what should never happen in honest use: a token on a foreign
 // channel, impossible usage numbers.
 func (p *Proxy) Alerts() int64 { return p.alerts.Load() }
@@ -139,8 +149,12 @@ func (p *Proxy) Alerts() int64 { return p.alerts.Load() }
 // ServeConn serves one connection that came in on a channel's listener, until
 // it ends or ctx does.
 func (p *Proxy) ServeConn(ctx context.Context, channel string, conn net.Conn) {
+	p.serveConn(ctx, conn, p.Handler(channel))
+}
+
+func (p *Proxy) serveConn(ctx context.Context, conn net.Conn, h http.Handler) {
 	l := &single{conn: conn, done: make(chan struct{})}
-	srv := p.server(channel)
+	srv := p.server(h)
 	srv.ConnState = func(_ net.Conn, s http.ConnState) {
 		if s == http.StateClosed || s == http.StateHijacked {
 			l.end()
@@ -153,7 +167,7 @@ func (p *Proxy) ServeConn(ctx context.Context, channel string, conn net.Conn) {
 
 // Serve serves all connections of one channel's listener, until ctx ends.
 func (p *Proxy) Serve(ctx context.Context, channel string, l net.Listener) error {
-	srv := p.server(channel)
+	srv := p.server(p.Handler(channel))
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() }) // the connections are going anyway
 	defer stop()
 	if err := srv.Serve(l); ctx.Err() == nil {
@@ -162,9 +176,9 @@ func (p *Proxy) Serve(ctx context.Context, channel string, l net.Listener) error
 	return nil
 }
 
-func (p *Proxy) server(channel string) *http.Server {
+func (p *Proxy) server(h http.Handler) *http.Server {
 	return &http.Server{
-		Handler:           p.Handler(channel),
+		Handler:           h,
 		ReadHeaderTimeout: p.timeouts.ReadHeader,
 		IdleTimeout:       p.timeouts.Idle,
 		MaxHeaderBytes:    32 << 10,

@@ -27,6 +27,7 @@ type upstream struct {
 	redact  *redact.Set
 	guard   *egress.Guard // nil when Dial is set
 	client  *http.Transport
+	pulse   *pulse
 	set     strictjson.Value // an object of the fields to set
 	// throttle is nil when there is no limit.
 	throttle *throttle
@@ -87,7 +88,7 @@ func newUpstream(f dreamcore.Feature, u Upstream) (*upstream, error) {
 			return nil, bad("the base URL has no usable port")
 		}
 	}
-	out := &upstream{Upstream: u, feature: f, base: base}
+	out := &upstream{Upstream: u, feature: f, base: base, pulse: &pulse{now: UpstreamHealth{Feature: f, Host: base.Host, State: Untried}}}
 	if u.Dial == nil {
 		if plain && len(u.Private) == 0 {
 			return nil, bad("plain http is only for upstreams in a private address range that is declared")

@@ -1,10 +1,11 @@
 package e2e
 
 import (
+	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -194,13 +195,51 @@ for p in os.listdir("/proc"):
 // models asks the key proxy for its list of models on a box's channel.
 func (h *house) models(channel, grant string) (int, string) {
 	h.t.Helper()
-	req := httptest.NewRequestWithContext(h.t.Context(), http.MethodGet, "/anthropic/v1/models", nil)
-	req.Host = "127.0.0.1:4000"
-	req.RequestURI = "/anthropic/v1/models"
+	req, err := http.NewRequestWithContext(h.t.Context(), http.MethodGet, "http://127.0.0.1:4000/anthropic/v1/models", nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
 	req.Header.Set("X-Api-Key", strings.TrimSpace(grant))
-	rec := httptest.NewRecorder()
-	h.Proxy.Handler(channel).ServeHTTP(rec, req)
-	return rec.Code, rec.Body.String()
+	// As the engine does it: a connection of the box is handed to the proxy.
+	dir, err := os.MkdirTemp("", "way")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	l, err := net.Listen("unix", filepath.Join(dir, "out"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer l.Close()
+	conn, err := net.Dial("unix", l.Addr().String())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	far, err := l.Accept()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		h.Proxy.Serve(h.t.Context(), dreamcore.SandboxID(channel), far)
+	}()
+	defer func() { <-served }()
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
+	if err := req.Write(conn); err != nil {
+		h.t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), req)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
 }
 
 func listener(t *testing.T) string {

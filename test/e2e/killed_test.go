@@ -19,10 +19,15 @@ import (
 	"dreamcore/internal/app"
 	"dreamcore/internal/config"
 	"dreamcore/internal/engine/enginetest"
+	"dreamcore/internal/keyproxy/control"
 )
 
-// TestMain lets the test binary be the host that is killed, or the program itself.
+// TestMain lets the test binary be the host that is killed, the program itself,
+// or the key proxy of either.
 func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == control.Command {
+		os.Exit(app.Run(context.Background(), app.Terminal{Out: io.Discard, Err: os.Stderr}, os.Args[1:]))
+	}
 	if os.Getenv("E2E_COMMAND") != "" {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 		code := app.Run(ctx, app.SystemTerminal(), os.Args[1:])
