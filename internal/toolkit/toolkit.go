@@ -26,6 +26,7 @@ import (
 	"dreamcore/internal/check"
 	"dreamcore/internal/level"
 	"dreamcore/internal/playtest"
+	"dreamcore/internal/probe"
 	"dreamcore/internal/text"
 	"dreamcore/internal/toolkit/imagetool"
 )
@@ -102,6 +103,9 @@ func Main(ctx context.Context, argv []string, env Env) int {
 			}
 		}
 		code = imagetool.Main(args, imagetool.Env{Stdout: env.Stdout, Stderr: env.Stderr, Getenv: env.Getenv, Self: self})
+	case "probe":
+		// The attack range's; whoever is in the sandbox may try what it tries.
+		return probe.Main(ctx, args, env.Stdout)
 	case "version", "--version", "-v":
 		fmt.Fprintln(env.Stdout, Version())
 		return ExitPass

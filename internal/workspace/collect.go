@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 
 	"dreamcore"
 	"dreamcore/internal/sandbox"
@@ -34,14 +35,18 @@ func Quiesce(ctx context.Context, sb sandbox.Sandbox) error {
 	return nil
 }
 
+// exitSocket is how the reader ends where there is a socket.
+const exitSocket = 9
+
 // Snapshot collects project/ as one tar stream that is treated as hostile: the
 // reader in the box may lie too. Call Quiesce first.
 func Snapshot(ctx context.Context, sb sandbox.Sandbox, limits tree.Limits) (*tree.Tree, error) {
 	var buf bytes.Buffer
 	cmd := sandbox.Command{
-		// A project/ that is a link would be followed out of the folder. Large blocks:
-		// each is a write of tar's, and the daemon's way out of the box.
-		Args: []string{"/bin/sh", "-c", `[ -d "$0" ] && [ ! -L "$0" ] && exec tar --format=pax --sort=name --blocking-factor=256 -C "$0" -cf - .`, Project},
+		// A project/ that is a link would be followed out of the folder, and tar
+		// leaves sockets out with a word that nobody reads. Large blocks: each is a
+		// write of tar's, and the daemon's way out of the box.
+		Args: []string{"/bin/sh", "-c", `[ -d "$0" ] && [ ! -L "$0" ] || exit 1; s=$(find "$0" -type s -print -quit) || exit 1; [ -z "$s" ] || { printf %s "${s#"$0"/}"; exit ` + strconv.Itoa(exitSocket) + `; }; exec tar --format=pax --sort=name --blocking-factor=256 -C "$0" -cf - .`, Project},
 		Dir:  "/", User: sandbox.Root, Env: map[string]string{"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
 	}
 	// Room for the headers of as many files as the tree may have.
@@ -51,6 +56,8 @@ func Snapshot(ctx context.Context, sb sandbox.Sandbox, limits tree.Limits) (*tre
 		return nil, &tree.Refusal{Reason: tree.TreeTooLarge, Detail: fmt.Sprint(limits.TotalBytes)}
 	case err != nil:
 		return nil, fmt.Errorf("snapshot project: %w", err)
+	case exit.Code == exitSocket:
+		return nil, &tree.Refusal{Reason: tree.Special, Path: buf.String()}
 	case exit.Code != 0 || exit.Signal != "":
 		return nil, &tree.Refusal{Reason: tree.Broken, Err: fmt.Errorf("the project folder cannot be read (exit code %d)", exit.Code)}
 	}

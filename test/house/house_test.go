@@ -19,7 +19,7 @@ var rows = [][]string{
 	{"internal/text", "internal/strictjson"},
 	{"internal/grant", "internal/redact", "internal/budget", "internal/egress", "internal/tree"},
 	{"internal/keyproxy"},
-	{"internal/envd", "internal/payload"},
+	{"internal/envd", "internal/payload", "internal/probe"},
 	{"internal/sandbox"},
 	{"image", "templates", "games"},
 	{"internal/image"},
@@ -33,7 +33,7 @@ var rows = [][]string{
 	{"internal/durable"},
 	{"internal/studio", "internal/gamehost", "internal/web", "internal/offline"},
 	{"internal/config"},
-	{"internal/doctor"},
+	{"internal/doctor", "internal/attack"},
 	{"internal/app"},
 	{"cmd"},
 }

@@ -12,6 +12,7 @@ var starters = map[string]string{
 	"internal/image":             "Debian's own tools, while an image is built",
 	"internal/playtest":          "the browser; on a host only in tests",
 	"internal/toolkit/imagetool": "itself, in a sandbox",
+	"internal/probe":             "itself, in a sandbox",
 	"internal/doctor":            "nothing; it asks where programs are",
 	"internal/keyproxy/control":  "the key proxy, which is this same program",
 	"internal/app":               "the key proxy, which is this same program",
