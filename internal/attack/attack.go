@@ -80,6 +80,9 @@ type Config struct {
 	Written func() (map[string][]byte, error)
 	// Collect takes the tree of a sandbox; nil means the product's way.
 	Collect func(ctx context.Context, sb sandbox.Sandbox) (*tree.Tree, error)
+	// Parts are the parts of the range to run: network, channel, secrets, trees,
+	// limits, endings, written. None means all.
+	Parts []string
 	// Done is told each row as it is there; may be nil.
 	Done func(Row)
 	Log  *slog.Logger
@@ -134,8 +137,17 @@ func Run(ctx context.Context, cfg Config) (rows []Row, err error) {
 	if err := f.b.WriteFiles(ctx, []sandbox.File{{Path: workspace.Project + "/secret.txt", Data: []byte(f.secretB)}}); err != nil {
 		return nil, fmt.Errorf("plant in the other job's sandbox: %w", err)
 	}
-	for _, part := range []func(context.Context) error{f.network, f.channel, f.secrets, f.trees, f.appetite, f.endings, f.written} {
-		if err := part(ctx); err != nil {
+	for _, part := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"network", f.network}, {"channel", f.channel}, {"secrets", f.secrets}, {"trees", f.trees},
+		{"limits", f.appetite}, {"endings", f.endings}, {"written", f.written},
+	} {
+		if len(cfg.Parts) > 0 && !slices.Contains(cfg.Parts, part.name) {
+			continue
+		}
+		if err := part.run(ctx); err != nil {
 			return f.rows, err
 		}
 	}

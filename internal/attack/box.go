@@ -23,6 +23,15 @@ var places = []string{"/etc", "/home", "/root", "/run", "/tmp", "/var", "/worksp
 
 // secrets looks for what must not be in the sandbox: S05 and S06.
 func (f *field) secrets(ctx context.Context) error {
+	// A process that shows what every process of the user was given.
+	p, err := f.a.Start(ctx, sandbox.Command{Args: []string{"sleep", "600"}, Env: map[string]string{"PLANTED": "planted-" + f.secretB[:12]}})
+	if err != nil {
+		return fmt.Errorf("plant an environment: %w", err)
+	}
+	go func() {
+		for range p.Events() { // until its sandbox ends
+		}
+	}()
 	needles := map[string]string{"the provider's key": f.Upstream.Key, "the service's environment": f.Planted, "the other job's file": f.secretB, "the other job's grant": f.tokens[1]}
 	var attempts []probe.Attempt
 	for name, secret := range needles {
@@ -49,14 +58,6 @@ func (f *field) secrets(ctx context.Context) error {
 		{ID: "file", Kind: probe.Search, Target: "/home", Data: probe.Mask([]byte(f.tokens[0]))},
 		{ID: "environment", Kind: probe.Search, Target: "/proc", Data: probe.Mask([]byte("planted-" + f.secretB[:12]))},
 	}
-	p, err := f.a.Start(ctx, sandbox.Command{Args: []string{"sleep", "600"}, Env: map[string]string{"PLANTED": "planted-" + f.secretB[:12]}})
-	if err != nil {
-		return fmt.Errorf("plant an environment: %w", err)
-	}
-	go func() {
-		for range p.Events() { // until its sandbox ends
-		}
-	}()
 	found, err := f.probe(ctx, f.a, sandbox.User, own)
 	if err != nil {
 		return err
@@ -210,10 +211,15 @@ func (f *field) appetite(ctx context.Context) error {
 	for _, k := range []probe.Kind{probe.Files, probe.Fork, probe.Disk} {
 		a := []probe.Attempt{most[k]}
 		got, err := f.probe(ctx, f.a, sandbox.User, a)
+		if dreamcore.CodeOf(err) == dreamcore.Lost {
+			ts = append(ts, try{name: a[0].ID + ": only this sandbox ended", control: true}, fine())
+			err = f.again(ctx)
+		} else {
+			ts = append(append(ts, tries(a, got)...), fine())
+		}
 		if err != nil {
 			return err
 		}
-		ts = append(append(ts, tries(a, got)...), fine())
 	}
 	if f.Limited {
 		res, err := f.probe(ctx, f.a, sandbox.User, []probe.Attempt{{ID: "memory", Kind: probe.Memory, Most: f.MemoryBytes + 256<<20}})
@@ -222,11 +228,25 @@ func (f *field) appetite(ctx context.Context) error {
 			return err
 		}
 		ts = append(ts, try{"memory", true, res["memory"].Reached, "it got more than the limit"}, fine())
+		if err != nil {
+			if err := f.again(ctx); err != nil {
+				return err
+			}
+		}
 	} else {
 		ts = append(ts, try{name: "memory", says: "this machine enforces no limits (allow_no_limits)"})
 	}
 	f.judge("S01", "limits", ts...)
 	return nil
+}
+
+// again boots the attacker's sandbox anew where its appetite was its end.
+func (f *field) again(ctx context.Context) (err error) {
+	if _, err := f.Proxy.Close(ctx, f.jobs[0].ID, f.jobs[0].Attempt); err != nil {
+		return fmt.Errorf("close the job: %w", err)
+	}
+	f.a, err = f.boot(ctx, 0)
+	return err
 }
 
 // end is S02: the attacker's sandbox is killed, with what does not want to go.
