@@ -50,7 +50,10 @@ const (
 )
 
 // coldError says why the CLI that waits was not used. Nothing of it runs.
-type coldError struct{ why error }
+type coldError struct {
+	why    error
+	normal bool // there was none to use, which is nobody's fault
+}
 
 func (e *coldError) Error() string { return e.why.Error() }
 func (e *coldError) Unwrap() error { return e.why }
@@ -68,7 +71,11 @@ func begin(ctx context.Context, sb sandbox.Sandbox, a Adapter, s Session, cmd sa
 		case !errors.As(err, &cold):
 			return nil, true, fmt.Errorf("wake %s: %w", a.Name(), err)
 		}
-		log.Warn("the agent is started anew", "agent", a.Name(), "decision", "cold", "reason", clip(cold.Error(), 500))
+		level := slog.LevelWarn
+		if cold.normal {
+			level = slog.LevelInfo
+		}
+		log.Log(ctx, level, "the agent is started anew", "agent", a.Name(), "decision", "cold", "reason", clip(cold.Error(), 500))
 	}
 	p, err = sb.Start(ctx, cmd)
 	if err != nil {
@@ -82,14 +89,14 @@ func begin(ctx context.Context, sb sandbox.Sandbox, a Adapter, s Session, cmd sa
 func wake(ctx context.Context, sb sandbox.Sandbox, a Adapter, cmd sandbox.Command) (sandbox.Process, error) {
 	w, ok := a.(Warmer)
 	if !ok {
-		return nil, &coldError{errors.New("this agent cannot be started ahead")}
+		return nil, &coldError{why: errors.New("this agent cannot be started ahead"), normal: true}
 	}
 	j, ok := sb.(sandbox.Joiner)
 	if !ok {
-		return nil, &coldError{errors.New("this engine cannot join what runs")}
+		return nil, &coldError{why: errors.New("this engine cannot join what runs"), normal: true}
 	}
 	if cmd.User != sandbox.User || cmd.Stdin {
-		return nil, &coldError{errors.New("the command is for another user, or wants an input")}
+		return nil, &coldError{why: errors.New("the command is for another user, or wants an input")}
 	}
 	o := orders{Token: dreamcore.NewToken(20), Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir}
 	line, err := json.Marshal(o)
@@ -102,7 +109,7 @@ func wake(ctx context.Context, sb sandbox.Sandbox, a Adapter, cmd sandbox.Comman
 	switch {
 	case err == nil:
 	case dreamcore.CodeOf(err) == dreamcore.NotFound:
-		return nil, &coldError{errors.New("it does not wait in this sandbox")}
+		return nil, &coldError{why: errors.New("it does not wait in this sandbox"), normal: true}
 	default:
 		return nil, given(ctx, err)
 	}
@@ -135,7 +142,7 @@ func given(ctx context.Context, err error) error {
 	if dreamcore.CodeOf(err) == dreamcore.Lost {
 		return err
 	}
-	return &coldError{err}
+	return &coldError{why: err}
 }
 
 // stopped makes sure that nothing of p runs any more after the trouble why, and

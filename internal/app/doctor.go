@@ -47,8 +47,9 @@ func runDoctor(ctx context.Context, t Terminal, args []string) error {
 		listen = nil
 	}
 	trial := New(cfg, log)
+	trial.brief = true
 	checks := doctor.Run(ctx, doctor.Config{
-		Engine: engineListen, Serving: runningEngine(ctx, t, cfg.Data), Limited: func() bool { return trial.limited },
+		Cold: coldReason(cfg), Engine: engineListen, Serving: runningEngine(ctx, t, cfg.Data), Limited: func() bool { return trial.limited },
 		Lang: t.Lang, Ordinary: os.Geteuid() != 0, Data: cfg.Data, Cache: cache, Listen: listen, AllowNoLimits: cfg.AllowNoLimits, Rootless: engine.TryRootless,
 		Runsc: func() (string, error) {
 			p, err := payload.Extract(cache)

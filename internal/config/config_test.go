@@ -34,6 +34,9 @@ func TestAFileChangesWhatItNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if off, err := load(t, `{"box": {"warm": false}}`); err != nil || off.Box.Warm || !c.Box.Warm {
+		t.Errorf("box.warm: %+v, %v", off.Box, err)
+	}
 	if c.Jobs.Concurrent != 1 || c.Jobs.Repairs != 2 || c.App.Listen != "127.0.0.1:9" {
 		t.Errorf("%+v", c)
 	}

@@ -57,6 +57,9 @@ type Config struct {
 	// Serving says where one runs already, "" when none does.
 	Engine, Serving string
 	AllowNoLimits   bool
+	// Cold says why jobs begin without the agent started ahead: "off", "remote" or
+	// "rootless"; "": they begin with it.
+	Cold string
 	// Rootless tries whether an ordinary user can boot sandboxes here; nil: no.
 	Rootless func(context.Context) error
 }
@@ -86,6 +89,7 @@ func Run(ctx context.Context, cfg Config) []Check {
 	}
 	e.engine()
 	e.runsc(ctx)
+	e.warm()
 	if e.image() && cfg.Boot != nil {
 		e.boot(ctx)
 	}
@@ -220,6 +224,18 @@ func (e *exam) engine() {
 			state = Weak
 		}
 		e.add("engine", state, "addr", e.cfg.Engine)
+	}
+}
+
+// warm says whether the agent is started ahead.
+func (e *exam) warm() {
+	switch e.cfg.Cold {
+	case "":
+		e.add("warm", Good)
+	case "rootless":
+		e.add("warm_rootless", Weak)
+	default:
+		e.add("warm_"+e.cfg.Cold, Good)
 	}
 }
 

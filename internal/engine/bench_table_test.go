@@ -67,7 +67,7 @@ var goals = map[string]float64{
 var titles = map[string][2]string{
 	"BenchmarkBoot":          {"boot to first command", "bare runsc create, start, exec"},
 	"BenchmarkPool":          {"from the pool, with a first command", "a command in a live box"},
-	"BenchmarkWarmNode":      {"an agent's first word, restored warm", "the same, booted cold"},
+	"BenchmarkWarmAgent":     {"create to the agent's first request", "booted, the agent started there"},
 	"BenchmarkCommand":       {"a command", "fork and exec in the same box"},
 	"BenchmarkBulk":          {"1,000 files in", "tar in the same box"},
 	"BenchmarkBigFile":       {"50 MB in", "tar in the same box"},

@@ -2,8 +2,6 @@ package engine_test
 
 import (
 	"bytes"
-	"encoding/json"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -15,6 +13,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"dreamcore"
 	"dreamcore/internal/engine"
 	"dreamcore/internal/engine/enginetest"
 	"dreamcore/internal/envd/spec/process"
@@ -22,19 +21,15 @@ import (
 	"dreamcore/internal/sandbox"
 )
 
-// warmAgent keeps a Node program with the modules of an agent's command loaded.
-func warmAgent(tb testing.TB) func(*engine.Config) {
+// waitingNode keeps a Node program waiting.
+func waitingNode(tb testing.TB) func(*engine.Config) {
 	script, err := os.ReadFile("testdata/warm.mjs")
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return func(c *engine.Config) {
 		c.Limits = engine.DefaultLimits
-		c.Warmup = &engine.Warmup{
-			Args: []string{"node", "--expose-gc", "--input-type=module", "-e", string(script)},
-			Env:  map[string]string{"PI_OFFLINE": "1", "PI_TELEMETRY": "0", "PI_SKIP_VERSION_CHECK": "1"},
-			Tag:  "warm", Ready: "warm",
-		}
+		c.Warmup = &engine.Warmup{Args: []string{"node", "--input-type=module", "-e", string(script)}, Tag: "warm", Ready: "warm"}
 	}
 }
 
@@ -96,7 +91,7 @@ func TestWarm(t *testing.T) {
 	dir := t.TempDir()
 	var log lines
 	logged := func(c *engine.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) }
-	e, err := enginetest.Open(dir, enginetest.Programs(t), enginetest.Image(t), warmAgent(t), logged)
+	e, err := enginetest.Open(dir, enginetest.Programs(t), enginetest.Image(t), waitingNode(t), logged)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +153,7 @@ func TestWarm(t *testing.T) {
 	shut()
 
 	// The next engine has it still.
-	if e, err = enginetest.Open(dir, enginetest.Programs(t), enginetest.Image(t), warmAgent(t), logged); err != nil {
+	if e, err = enginetest.Open(dir, enginetest.Programs(t), enginetest.Image(t), waitingNode(t), logged); err != nil {
 		t.Fatal(err)
 	}
 	c = client{t, e}
@@ -187,7 +182,7 @@ func TestWarm(t *testing.T) {
 	// Another command needs another state, and the former goes; one that fails is
 	// said to have failed, and boxes are booted.
 	another := func(c *engine.Config) {
-		warmAgent(t)(c)
+		waitingNode(t)(c)
 		c.Warmup.Args = []string{"bash", "-c", "echo no; exit 3"}
 	}
 	if e, err = enginetest.Open(dir, enginetest.Programs(t), enginetest.Image(t), another, logged); err != nil {
@@ -203,49 +198,97 @@ func TestWarm(t *testing.T) {
 	empty(t, dir)
 }
 
-// From the request for a box to the first output of a Node program with some
-// megabytes of modules (the agent's command): booted and started there, and
-// restored with the program waiting.
-func BenchmarkWarmNode(b *testing.B) {
-	cold := enginetest.Start(b, func(c *engine.Config) { c.Limits = engine.DefaultLimits })
-	warm := enginetest.Start(b, warmAgent(b))
-	if err := warm.Warm(ctxOf(b), image(warm)); err != nil {
-		b.Fatal(err)
-	}
-	job, err := json.Marshal(map[string]any{"argv": []string{"--version"}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	var booted, restored timing
-	var size int64
-	for b.Loop() {
-		var id string
-		booted = append(booted, timed(b, func() error {
-			sb := boot(b, cold)
-			id = string(sb.ID())
-			if got := sh(b, sb, sandbox.User, "PI_OFFLINE=1 exec pi --version"); !strings.HasPrefix(got, "1.") {
-				return fmt.Errorf("it says %q", got)
+// Only who asks for it gets a warm box; what waits in the pool is warm as soon
+// as it can be; and an engine that is to make no warm state uses one that is
+// there.
+func TestWhoGetsAWarmBox(t *testing.T) {
+	dir := t.TempDir()
+	var log lines
+	found := false
+	open := func() *enginetest.Engine {
+		t.Helper()
+		e, err := enginetest.Open(dir, enginetest.Programs(t), enginetest.Image(t), waitingNode(t), func(c *engine.Config) {
+			c.Log = slog.New(slog.NewTextHandler(&log, nil))
+			c.Warmup.Found = found
+			images := c.Images
+			c.Images = func(ref string) (engine.Image, error) {
+				ref, cold := strings.CutSuffix(ref, "-cold")
+				img, err := images(ref)
+				img.Warm = !cold
+				return img, err
 			}
-			return nil
-		}))
-		client{b, cold}.must(http.StatusNoContent, "DELETE", "/sandboxes/"+id, "")
-		restored = append(restored, timed(b, func() error {
-			var token string
-			id, token = client{b, warm}.create("/v2/sandboxes", `{"templateID":"base","timeout":300}`)
-			if got := give(b, warm, id, token, string(job)); !strings.HasPrefix(got, "1.") {
-				return fmt.Errorf("it says %q", got)
+			if !found {
+				c.Pool = engine.Pool{Max: 1, Next: func() (engine.Image, error) { return c.Images("base") }}
 			}
-			return nil
-		}))
-		client{b, warm}.must(http.StatusNoContent, "DELETE", "/sandboxes/"+id, "")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
 	}
-	pages, err := filepath.Glob(filepath.Join(warm.Dir, "snapshot", "warm*", "checkpoint", "pages.img"))
-	if err != nil || len(pages) != 1 {
-		b.Fatal(pages, err)
+	warm := func(e *enginetest.Engine, image string) bool {
+		t.Helper()
+		sb, err := e.Provider.Create(ctxOf(t), sandbox.Spec{Image: image, Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := e.Provider.Kill(ctxOf(t), sb.ID()); err != nil {
+				t.Error(err)
+			}
+		}()
+		_, err = sb.(sandbox.Joiner).Join(ctxOf(t), "warm")
+		if err != nil && dreamcore.CodeOf(err) != dreamcore.NotFound {
+			t.Error(err)
+		}
+		return err == nil
 	}
-	if fi, err := os.Stat(pages[0]); err == nil {
-		size = fi.Size()
+	until := func(what string, is func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(patience); !is(); time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal(what)
+			}
+		}
 	}
-	report(b, restored, booted, "booted")
-	b.ReportMetric(float64(size>>20), "MiB-state")
+	e := open()
+	t.Cleanup(func() { e.Shut() }) // for when the test fails
+	if warm(e, "base-cold") {
+		t.Error("a box is warm that nobody wanted so")
+	}
+	e.WarmSoon(image(e))
+	until("no warm state was made by itself", func() bool { return log.count("made a warm state") == 1 })
+	e.WarmSoon(image(e)) // there is one
+	until("no box waits", func() bool { return e.Waiting() == 1 })
+	// A cold one that was being booted for the pool all the while is given up.
+	until("what waits is cold", func() bool { return warm(e, "base") })
+	if warm(e, "base-cold") {
+		t.Error("a box is warm that nobody wanted so")
+	}
+	if err := e.Shut(); err != nil {
+		t.Fatal(err)
+	}
+
+	found = true
+	e = open()
+	if !warm(e, "base") {
+		t.Error("the warm state that is there is not used")
+	}
+	if err := e.Shut(); err != nil {
+		t.Fatal(err)
+	}
+	nothing(t, dir)
+	dir = t.TempDir()
+	e = open()
+	if warm(e, "base") {
+		t.Error("a box is warm out of nothing")
+	}
+	e.WarmSoon(image(e))
+	if err := e.Shut(); err != nil {
+		t.Fatal(err)
+	}
+	if log.count("there is nothing warm, and none is made") != 1 || log.count("made a warm state") != 1 {
+		t.Error("the log does not say why, or something was made")
+	}
+	empty(t, dir)
 }

@@ -94,6 +94,7 @@ type world struct {
 	tool     func(b *sandboxfake.Box, tool string) (sandboxfake.Answer, bool)
 	fail     func(op string) error // every operation of every part
 	repaired int
+	warm     string // job.Image.Warm
 }
 
 // journal is what happened to the world outside, in order.
@@ -220,7 +221,7 @@ func (w *world) host(h *host) *job.Runner {
 		Store: stores{w.store, boxes}, Publisher: publishers{publisher, boxes}, Sandboxes: boxes, Proxy: proxy{boxes},
 		Verifier: verify.New(verify.Config{Sandboxes: boxes, Toolkit: []byte("toolkit"), Metadata: meta, Timeout: 10 * time.Minute, Log: log}),
 		Library:  w.lib, Agent: scripted{}, API: agent.Anthropic, Model: "m", ProxyURL: "http://proxy",
-		Image:   func() (job.Image, error) { return job.Image{Digest: "sha256:1", AgentVersion: "9"}, nil },
+		Image:   func() (job.Image, error) { return job.Image{Digest: "sha256:1", AgentVersion: "9", Warm: w.warm}, nil },
 		Toolkit: []byte("toolkit"), Metadata: meta, Limits: w.limits, Log: log,
 	})
 }
