@@ -66,6 +66,7 @@ func commands() []command {
 		{"engine", runEngine},
 		{"sandbox", runSandbox},
 		{"doctor", runDoctor},
+		{"attack", runAttack},
 		{"image", runImage},
 		{"version", runVersion},
 		{control.Command, runKeyProxy}, // not for people, so no help names it

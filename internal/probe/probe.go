@@ -65,10 +65,12 @@ type Outcome struct {
 var scratch string
 
 const (
-	wait        = 4 * time.Second
-	atOnce      = 16
-	maxAnswer   = 64 << 10
-	maskingByte = 0x5a
+	wait   = 4 * time.Second
+	atOnce = 16
+	// requestsAtOnce is less than a job may have at once, or a refusal would be for that.
+	requestsAtOnce = 3
+	maxAnswer      = 64 << 10
+	maskingByte    = 0x5a
 )
 
 // Mask hides a needle, so that carrying it into a sandbox does not put it there.
@@ -115,9 +117,13 @@ func Main(ctx context.Context, args []string, out io.Writer) int {
 	var mu sync.Mutex
 	enc := json.NewEncoder(out)
 	var wg sync.WaitGroup
-	places := make(chan struct{}, atOnce)
+	many, few := make(chan struct{}, atOnce), make(chan struct{}, requestsAtOnce)
 	for _, a := range attempts {
 		wg.Add(1)
+		places := many
+		if a.Kind == Raw {
+			places = few
+		}
 		places <- struct{}{}
 		go func() {
 			defer wg.Done()
