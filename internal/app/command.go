@@ -68,6 +68,8 @@ func commands() []command {
 		{"doctor", runDoctor},
 		{"attack", runAttack},
 		{"image", runImage},
+		{"key", runKey},
+		{"audit", runAudit},
 		{"version", runVersion},
 		{control.Command, runKeyProxy}, // not for people, so no help names it
 	}

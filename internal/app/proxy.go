@@ -41,6 +41,7 @@ type Proxy struct {
 	budget   dreamcore.Budget
 
 	grantLife time.Duration
+	keyFiles  []string
 }
 
 // The stand-ins that the proxy's process runs where the operator has set nothing.
@@ -64,6 +65,9 @@ func openProxy(ctx context.Context, cfg config.Config, log *slog.Logger) (*Proxy
 	for f, list := range set {
 		p.features = append(p.features, f)
 		for _, u := range list {
+			if u.keyFile != "" {
+				p.keyFiles = append(p.keyFiles, u.keyFile)
+			}
 			for _, m := range u.Upstream.Models {
 				p.models = append(p.models, m.Name)
 			}
@@ -80,7 +84,8 @@ func openProxy(ctx context.Context, cfg config.Config, log *slog.Logger) (*Proxy
 	}
 	p.Host, err = control.Start(ctx, control.Config{
 		Dir: filepath.Join(cfg.Data, "keyproxy"), User: user, Log: log,
-		Settings: func() (control.Settings, []*os.File, error) { return set.settings(settings, cfg.Lang) },
+		Seal:     sealTo(sealsFile(cfg.Data), log),
+		Settings: func() (control.Settings, []*os.File, error) { return set.settings(settings, cfg) },
 	})
 	var denied *control.StartError
 	if errors.As(err, &denied) {
@@ -99,12 +104,21 @@ type source struct {
 
 // settings opens the key files for the proxy's process. What is in them is not
 // read here.
-func (u upstreams) settings(s control.Settings, lang dreamcore.Lang) (_ control.Settings, files []*os.File, err error) {
+func (u upstreams) settings(s control.Settings, cfg config.Config) (_ control.Settings, files []*os.File, err error) {
 	s.Sources = map[dreamcore.Feature][]control.Source{}
+	opening := cfg.OpeningKey()
+	if _, err := os.Lstat(opening); err == nil || cfg.Proxy.OpeningKeyFile != "" {
+		file, err := config.OpenKey(opening, cfg.Lang)
+		if err != nil {
+			return s, files, err
+		}
+		files = append(files, file)
+		s.Opening = len(files)
+	}
 	for f, list := range u {
 		for _, src := range list {
 			if src.keyFile != "" {
-				file, err := config.OpenKey(src.keyFile, lang)
+				file, err := config.OpenKey(src.keyFile, cfg.Lang)
 				if err != nil {
 					return s, files, err
 				}

@@ -97,6 +97,7 @@ func (s *Service) Open(ctx context.Context) (err error) {
 		return fmt.Errorf("start the key proxy: %w", err)
 	}
 	s.onClose("key proxy", s.Proxy.Host.Close)
+	s.watchKeys()
 	if err := s.openSandboxes(ctx, paths); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -14,7 +15,21 @@ type Proxy struct {
 	// User is whom its process runs as: an account or a number. "" is one of its
 	// own where we are root, else ours; SameUser is ours in any case.
 	User string `json:"user"`
+	// OpeningKeyFile opens the keys that are sealed: an identity of age. "" is
+	// opening.key in the data folder, where there is one.
+	OpeningKeyFile string `json:"opening_key_file"`
 }
+
+// OpeningKey is where the opening key is, or would be.
+func (c *Config) OpeningKey() string {
+	if c.Proxy.OpeningKeyFile != "" {
+		return c.Proxy.OpeningKeyFile
+	}
+	return filepath.Join(c.Data, "opening.key")
+}
+
+// SealedKey is where a sealed key of this name is, or would be.
+func (c *Config) SealedKey(name string) string { return filepath.Join(c.Data, "keys", name+".age") }
 
 // SameUser lets the key proxy share the service's user.
 const SameUser = "same"

@@ -30,7 +30,7 @@ type AuditRecord struct {
 	Grant        string          `json:"grant"`
 	Route        string          `json:"route"`
 	Model        string          `json:"model"`
-	Decision     string          `json:"decision"` // "allow" or "refuse"
+	Decision     string          `json:"decision"` // "allow", "refuse", or "seal" when a job has ended
 	Reason       Reason          `json:"reason"`   // "" when all went well
 	Detail       string          `json:"detail"`
 	Status       int             `json:"status"`
@@ -80,7 +80,7 @@ func OpenAudit(path string) (*AuditLog, error) {
 		a.seq, a.last, err = lastOf(full[len(full)-1])
 	}
 	if err == nil {
-		_, a.seq, a.last, a.size, err = verify(f, a.seq, a.last)
+		_, a.seq, a.last, a.size, err = verify(f, a.seq, a.last, nil)
 	}
 	if errors.Is(err, errTorn) {
 		err = f.Truncate(a.size)
@@ -96,7 +96,7 @@ var errTorn = errors.New("the last record is half written")
 
 // VerifyAudit checks a log of one file and returns the number of its records.
 func VerifyAudit(r io.Reader) (records int64, err error) {
-	_, records, _, _, err = verify(r, 0, "")
+	_, records, _, _, err = verify(r, 0, "", nil)
 	return records, err
 }
 
@@ -104,8 +104,8 @@ func VerifyAudit(r io.Reader) (records int64, err error) {
 const anyRecord = -1
 
 // verify checks that the records of r follow on the record seq with the hash
-// last. It returns the number before the first, and those of the last.
-func verify(r io.Reader, seq int64, last string) (first, end int64, hash string, size int64, err error) {
+// last, and that those which were sealed are the ones that seals knows. It returns the number before the first, and those of the last.
+func verify(r io.Reader, seq int64, last string, seals map[int64]string) (first, end int64, hash string, size int64, err error) {
 	first = seq
 	br := bufio.NewReaderSize(r, 64<<10)
 	for {
@@ -133,6 +133,9 @@ func verify(r io.Reader, seq int64, last string) (first, end int64, hash string,
 		}
 		if rec.Seq != seq+1 || rec.Prev != last || want != sum {
 			return first, seq, last, size, fmt.Errorf("record %d: the chain is broken here", seq+1)
+		}
+		if sealed, ok := seals[rec.Seq]; ok && sealed != sum {
+			return first, seq, last, size, fmt.Errorf("record %d: the chain was written anew from here or from before: a job was sealed with another record", rec.Seq)
 		}
 		seq, last = rec.Seq, rec.Hash
 		size += int64(len(line))
@@ -179,6 +182,20 @@ func (a *AuditLog) Record(r AuditRecord) error {
 	a.size += int64(len(line))
 	a.seq, a.last = r.Seq, sum
 	return nil
+}
+
+// Seal is the last record of the chain at a moment. Who keeps it elsewhere sees
+// when the chain was cut, or written anew as a whole.
+type Seal struct {
+	Seq  int64  `json:"seq"`
+	Hash string `json:"hash"`
+}
+
+// Head returns the last record.
+func (a *AuditLog) Head() Seal {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return Seal{a.seq, a.last}
 }
 
 // Close syncs and closes the file.

@@ -100,9 +100,15 @@ func (a *AuditLog) rotate() error {
 }
 
 // VerifyAuditFiles checks the whole chain of the log at path over all its
-// files, and returns the number of the records that are there. The first may be
-// missing only when as many full files are there as are kept.
-func VerifyAuditFiles(path string) (records int64, err error) {
+// files, and that every seal fits it. It returns the number of the records that
+// are there. The first may be missing only when as many full files are there as
+// are kept. ErrTorn says that only the last record is half written, as a crash
+// leaves it.
+func VerifyAuditFiles(path string, seals ...Seal) (records int64, err error) {
+	sealed := map[int64]string{}
+	for _, s := range seals {
+		sealed[s.Seq] = s.Hash
+	}
 	files, err := archives(path)
 	if err != nil {
 		return 0, fmt.Errorf("verify audit log: %w", err)
@@ -110,6 +116,7 @@ func VerifyAuditFiles(path string) (records int64, err error) {
 	trimmed := len(files) >= auditKept
 	var seq int64
 	var last string
+	var torn error
 	for i, name := range append(files, path) {
 		f, err := os.Open(name)
 		if err != nil {
@@ -120,12 +127,27 @@ func VerifyAuditFiles(path string) (records int64, err error) {
 			before = anyRecord
 		}
 		first := int64(0)
-		first, seq, last, _, err = verify(f, before, last)
+		first, seq, last, _, err = verify(f, before, last, sealed)
 		_ = f.Close() // only read
-		if err != nil {
+		if errors.Is(err, errTorn) && name != path {
+			return records, fmt.Errorf("verify audit log: %s: record %d is cut", filepath.Base(name), seq+1)
+		}
+		if err != nil && !errors.Is(err, errTorn) {
 			return records, fmt.Errorf("verify audit log: %s: %w", filepath.Base(name), err)
 		}
 		records += seq - first
+		if err != nil {
+			torn = ErrTorn
+		}
 	}
-	return records, nil
+	for s := range sealed {
+		if s > seq {
+			return records, fmt.Errorf("verify audit log: record %d is the last, but a job was sealed with record %d: the end is missing", seq, s)
+		}
+	}
+	return records, torn
 }
+
+// ErrTorn is what VerifyAuditFiles returns when only the last record is half
+// written. The next start cuts it off.
+var ErrTorn = errTorn

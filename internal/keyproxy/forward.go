@@ -161,7 +161,7 @@ func (c *call) request(ctx context.Context, body []byte, stream bool, ch *charge
 	if stream {
 		h.Set("Accept", "text/event-stream")
 	}
-	for k, v := range c.op.Protocol.Authorize(c.up.Key.Reveal(), c.r.Header.Values("Anthropic-Beta")) {
+	for k, v := range c.op.Protocol.Authorize(c.up.ring.Load().key.Reveal(), c.r.Header.Values("Anthropic-Beta")) {
 		h.Set(k, v)
 	}
 	c.rec.Dialled = true
@@ -174,7 +174,7 @@ func (c *call) request(ctx context.Context, body []byte, stream bool, ch *charge
 		}
 		if s.reason == UpstreamDown || s.reason == GuardDenied {
 			// The cause may hold untrusted text and is for the log only.
-			c.p.log.Warn("upstream", "job_id", c.rec.Job, "reason", s.reason, "error", clip(c.up.redact.Text(err.Error()), 300))
+			c.p.log.Warn("upstream", "job_id", c.rec.Job, "reason", s.reason, "error", clip(c.up.secrets().Text(err.Error()), 300))
 		}
 		if s.reason == GuardDenied {
 			c.rec.Dialled = false
@@ -256,7 +256,7 @@ func hasReason(v *strictjson.Value, reason string) bool {
 func (c *call) message(v *strictjson.Value, status int) string {
 	for _, text := range []string{v.Get("error").Get("message").Text(), v.Get("message").Text(), v.Get("error").Text()} {
 		if text != "" {
-			return clip(c.up.redact.Text(text), 2000)
+			return clip(c.up.secrets().Text(text), 2000)
 		}
 	}
 	return "the model's server answered with status " + strconv.Itoa(status)
@@ -298,7 +298,7 @@ func (c *call) copyHeaders(resp *http.Response, contentType string) {
 	h := c.w.Header()
 	for _, name := range headers {
 		if v := resp.Header.Get(name); v != "" {
-			h.Set(name, clip(c.up.redact.Text(v), 100))
+			h.Set(name, clip(c.up.secrets().Text(v), 100))
 		}
 	}
 	h.Set("Content-Type", contentType)
@@ -350,7 +350,7 @@ func (c *call) whole(ctx context.Context, resp *http.Response, watch func(time.D
 	}
 	ch.meter.Event(&v)
 	ch.whole = true
-	out := c.up.redact.Bytes(data)
+	out := c.up.secrets().Bytes(data)
 	if len(out) != len(data) || !bytes.Equal(out, data) {
 		if _, err := strictjson.Parse(out); err != nil {
 			return nof(UpstreamBroken, "it echoes a secret in a form that cannot be cut out")

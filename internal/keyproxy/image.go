@@ -80,7 +80,7 @@ func (c *call) image() *stop {
 		}
 		item := strictjson.Obj("b64_json", strictjson.Str(pic))
 		if note := items.At(i).Get("revised_prompt").Text(); note != "" {
-			item.Set("revised_prompt", strictjson.Str(clip(c.up.redact.Text(note), 1000)))
+			item.Set("revised_prompt", strictjson.Str(clip(c.up.secrets().Text(note), 1000)))
 		}
 		out = append(out, item)
 	}

@@ -193,12 +193,26 @@ func (p *Proxy) shut(ctx context.Context, j *job) error {
 	delete(p.jobs, terms.Job)
 	p.mu.Unlock()
 	p.remote.forget(terms.Job)
+	used, _ := p.ledger.Spent(jobAccount(terms.Job)) // it has an account
+	p.record(AuditRecord{
+		Time: p.now().UTC(), Job: terms.Job, Attempt: terms.Attempt, Channel: terms.Channel, Decision: "seal",
+		InputTokens: used.InputTokens, OutputTokens: used.OutputTokens, Images: used.Images, CostMicros: used.CostMicros, Requests: used.Requests,
+	})
 	if err = errors.Join(err, p.ledger.Sync()); err != nil {
 		return unavailable(op, err)
 	}
 	p.log.Info("job closed", "job_id", terms.Job, "attempt", terms.Attempt, "sandbox_id", terms.Channel,
 		"dur_ms", p.now().Sub(start).Milliseconds())
 	return nil
+}
+
+// Seal returns the last record of the proxy's own audit; the zero Seal when
+// another Auditor takes the records.
+func (p *Proxy) Seal() Seal {
+	if log, ok := p.audit.(*AuditLog); ok {
+		return log.Head()
+	}
+	return Seal{}
 }
 
 // Usage returns what a job has used so far, over all attempts.

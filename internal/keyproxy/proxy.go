@@ -97,6 +97,7 @@ func New(cfg Config) (p *Proxy, err error) {
 	}
 	if p.lost > 0 {
 		p.log.Warn("calls were cut by a crash and are charged whole", "calls", p.lost)
+		p.record(AuditRecord{Time: p.now().UTC(), Decision: "allow", Detail: "calls that a crash cut; they are charged whole", Requests: int64(p.lost)})
 	}
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	return p, nil

@@ -216,6 +216,7 @@ type cleaner struct {
 
 // held is one text that comes in pieces, with the event that brought the last.
 type held struct {
+	set    *redact.Set // of stream
 	stream *redact.Stream
 	name   []byte
 	last   strictjson.Value
@@ -224,7 +225,7 @@ type held struct {
 }
 
 func (k *cleaner) take(ev event) {
-	secrets := k.call.up.redact
+	secrets := k.call.up.secrets()
 	if !ev.ok {
 		if len(ev.data) == 0 {
 			return // a comment, or a name without data
@@ -267,16 +268,21 @@ func (k *cleaner) take(ev event) {
 
 // piece takes delta i through the text it belongs to.
 func (k *cleaner) piece(ev event, deltas []provider.Delta, i int) (changed bool) {
-	d := deltas[i]
+	d, secrets := deltas[i], k.call.up.secrets()
 	t := k.texts[d.Key]
 	if t == nil {
-		t = &held{stream: k.call.up.redact.Stream()}
+		t = &held{set: secrets, stream: secrets.Stream()}
 		k.texts[d.Key] = t
 		k.order = append(k.order, t)
 	}
 	before := t.stream.Held()
 	in := d.Piece.Text()
-	out := t.stream.Push(in)
+	carried := ""
+	if t.set != secrets { // the operator's key was changed meanwhile
+		carried = t.stream.Flush()
+		t.set, t.stream = secrets, secrets.Stream()
+	}
+	out := t.stream.Push(carried + in)
 	after := t.stream.Held()
 	if before == 0 && after > 0 {
 		k.pending++
@@ -302,7 +308,7 @@ func (k *cleaner) piece(ev event, deltas []provider.Delta, i int) (changed bool)
 // through their own streams, holds a secret. Deltas are nearly all of a stream,
 // and so are not searched twice.
 func (k *cleaner) harmless(v *strictjson.Value, deltas []provider.Delta) bool {
-	secrets := k.call.up.redact
+	secrets := k.call.up.secrets()
 	for i := range v.Len() {
 		if v.Kind == strictjson.Object && !secrets.Clean(v.Name(i)) {
 			return false
@@ -343,7 +349,7 @@ func (k *cleaner) flush() {
 // clean removes secrets from a whole event; one that is no JSON any more
 // afterwards is not sent.
 func (k *cleaner) clean(data []byte) []byte {
-	out := k.call.up.redact.Bytes(data)
+	out := k.call.up.secrets().Bytes(data)
 	if bytes.Equal(out, data) {
 		return data
 	}
@@ -355,7 +361,7 @@ func (k *cleaner) clean(data []byte) []byte {
 
 func (k *cleaner) write(name, data []byte) {
 	if len(name) > 0 {
-		k.buf = append(append(append(k.buf, "event: "...), k.call.up.redact.Bytes(name)...), '\n')
+		k.buf = append(append(append(k.buf, "event: "...), k.call.up.secrets().Bytes(name)...), '\n')
 	}
 	for line := range bytes.SplitSeq(data, []byte("\n")) {
 		k.buf = append(append(append(k.buf, "data: "...), line...), '\n')

@@ -81,7 +81,8 @@ func FuzzRelay(f *testing.F) {
 				continue
 			}
 			run := func(r io.Reader) ([]byte, error) {
-				c := &call{up: &upstream{redact: secrets}}
+				c := &call{up: &upstream{}}
+				c.up.ring.Store(&ring{set: secrets})
 				k := &cleaner{call: c, ch: &charge{meter: op.Meter(&strictjson.Value{})}, texts: map[string]*held{}}
 				rd := &events{r: r}
 				for {

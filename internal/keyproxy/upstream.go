@@ -11,11 +11,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"dreamcore"
 	"dreamcore/internal/egress"
-	"dreamcore/internal/redact"
 	"dreamcore/internal/strictjson"
 )
 
@@ -24,7 +24,7 @@ type upstream struct {
 	Upstream
 	feature dreamcore.Feature
 	base    *url.URL
-	redact  *redact.Set
+	ring    atomic.Pointer[ring]
 	guard   *egress.Guard // nil when Dial is set
 	client  *http.Transport
 	pulse   *pulse
@@ -96,11 +96,12 @@ func newUpstream(f dreamcore.Feature, u Upstream) (*upstream, error) {
 		out.guard = &egress.Guard{Host: host, Port: uint16(port), Private: u.Private, Plain: plain, Roots: u.Roots}
 	}
 	base.Path = strings.TrimSuffix(base.Path, "/")
-	if !u.Key.IsZero() {
-		if out.redact, err = redact.New(u.Key.Reveal()); err != nil {
-			return nil, bad("the key: %v", err)
-		}
+	keys, err := newRing(u.Key, nil)
+	if err != nil {
+		return nil, bad("the key: %v", err)
 	}
+	out.ring.Store(keys)
+	out.Key = dreamcore.Secret{} // it is in the ring only
 	seen := map[string]bool{}
 	for _, m := range u.Models {
 		if m.Name == "" || seen[m.Name] {

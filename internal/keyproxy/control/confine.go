@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"dreamcore"
 )
 
 // Limits of the proxy's process.
@@ -93,22 +90,3 @@ func confine() error {
 	}
 	return unix.Close(folderFD)
 }
-
-// readKey reads a key from the descriptor of its file. The host has looked at
-// its mode.
-func readKey(f *os.File) (dreamcore.Secret, error) {
-	data := make([]byte, maxKeyBytes+1)
-	n, err := f.ReadAt(data, 0)
-	if n > maxKeyBytes || n == 0 {
-		return dreamcore.Secret{}, dreamcore.Errorf(dreamcore.Invalid, "keyproxy", "the key file does not hold exactly one key").Because(err)
-	}
-	key := strings.TrimSpace(string(data[:n]))
-	clear(data)
-	if key == "" || strings.ContainsAny(key, " \t\r\n") {
-		return dreamcore.Secret{}, dreamcore.Errorf(dreamcore.Invalid, "keyproxy", "the key file does not hold exactly one key")
-	}
-	return dreamcore.NewSecret(key), nil
-}
-
-// maxKeyBytes bounds a key file.
-const maxKeyBytes = 16 << 10

@@ -27,7 +27,10 @@ type Config struct {
 	// Settings are asked for at each start of the proxy, with the key files that
 	// they count; the host closes these. Required.
 	Settings func() (Settings, []*os.File, error)
-	Log      *slog.Logger
+	// Seal is told the audit's last record whenever a job has been closed: where
+	// the proxy cannot write, so that it cannot deny what it wrote. nil: nobody.
+	Seal func(job dreamcore.JobID, n int, s keyproxy.Seal)
+	Log  *slog.Logger
 	// Wait is how long the host waits before it starts a proxy again that has
 	// ended, at first; each time it doubles. 0 means 100 ms.
 	Wait time.Duration
@@ -261,13 +264,13 @@ func (h *Host) unavailable(err error) error {
 }
 
 // ask asks the proxy, and the next one when that ended before it answered.
-func (h *Host) ask(ctx context.Context, r request) (reply, error) {
+func (h *Host) ask(ctx context.Context, r request, files ...*os.File) (reply, error) {
 	for {
 		l, err := h.await(ctx)
 		if err != nil {
 			return reply{}, err
 		}
-		got, err := l.call(ctx, r)
+		got, err := l.call(ctx, r, files...)
 		if errors.Is(err, errGone) {
 			continue
 		}
@@ -309,6 +312,9 @@ func (h *Host) CloseJob(ctx context.Context, id dreamcore.JobID, n int) (dreamco
 	if err == nil || dreamcore.CodeOf(err) == dreamcore.NotFound {
 		h.closedFor(a)
 	}
+	if err == nil && got.Seal != nil && h.cfg.Seal != nil {
+		h.cfg.Seal(id, n, *got.Seal)
+	}
 	return usageOf(got, err)
 }
 
@@ -343,6 +349,18 @@ func (h *Host) Health(ctx context.Context) (keyproxy.Health, error) {
 		return keyproxy.Health{}, err
 	}
 	return *got.Health, nil
+}
+
+// Rotate takes the keys anew, from their files, without a restart: what is asked
+// from now on uses them. It returns how many are others than before.
+func (h *Host) Rotate(ctx context.Context) (changed int, err error) {
+	settings, files, err := h.cfg.Settings()
+	defer closeAll(files)
+	if err != nil {
+		return 0, err
+	}
+	got, err := h.ask(ctx, request{Op: opKeys, Start: &settings}, files...)
+	return got.Changed, err
 }
 
 // Close lets the proxy end its jobs and its process; after ctx it is killed.

@@ -25,6 +25,7 @@ const (
 // The operations that the host asks for.
 const (
 	opStart  = "start"  // first and once: Start
+	opKeys   = "keys"   // Start again, of which only the keys count
 	opOpen   = "open"   // Terms
 	opClose  = "close"  // Job, Attempt
 	opUsage  = "usage"  // Job
@@ -53,6 +54,10 @@ type reply struct {
 	Ready  *Ready           `json:"ready,omitempty"`
 	Usage  *dreamcore.Usage `json:"usage,omitempty"`
 	Health *keyproxy.Health `json:"health,omitempty"`
+	// Seal is the audit's last record, beside Usage in answer to opClose.
+	Seal *keyproxy.Seal `json:"seal,omitempty"`
+	// Changed is how many keys are others than before, in answer to opKeys.
+	Changed int `json:"changed,omitempty"`
 }
 
 // fault is an error on its way to the host.
@@ -80,8 +85,11 @@ type Settings struct {
 	Verbose bool `json:"verbose,omitempty"`
 	// RemoteName is the host name under which sandboxes of a remote engine reach
 	// the proxy by TLS; "" when there are none.
-	RemoteName string                         `json:"remote_name,omitempty"`
-	Sources    map[dreamcore.Feature][]Source `json:"sources"`
+	RemoteName string `json:"remote_name,omitempty"`
+	// Opening says which of the message's descriptors has the key that opens
+	// sealed keys, counted from 1; 0 means that there is none.
+	Opening int                            `json:"opening,omitempty"`
+	Sources map[dreamcore.Feature][]Source `json:"sources"`
 }
 
 // Source is an upstream and where its key is.
@@ -140,9 +148,11 @@ func decodeRequest(data []byte, files int) (request, error) {
 	want := request{ID: r.ID, Op: r.Op}
 	fits, needs := false, 0
 	switch r.Op {
-	case opStart:
+	case opStart, opKeys:
 		want.Start = r.Start
 		if fits = r.Start != nil; fits {
+			needs = r.Start.Opening
+			fits = needs >= 0 && needs <= maxFiles
 			for _, list := range r.Start.Sources {
 				for _, s := range list {
 					needs = max(needs, s.KeyFile)
@@ -182,7 +192,7 @@ func decodeReply(data []byte) (reply, error) {
 	if err := decode(data, &r); err != nil {
 		return r, err
 	}
-	fits := (r.ID > 0) != (r.Done > 0) && r.ID >= 0 && r.Done >= 0
+	fits := (r.ID > 0) != (r.Done > 0) && r.ID >= 0 && r.Done >= 0 && r.Changed >= 0
 	said := 0
 	if r.Fault != nil {
 		said++
@@ -196,6 +206,9 @@ func decodeReply(data []byte) (reply, error) {
 	if u := r.Usage; u != nil {
 		said++
 		fits = fits && min(u.Requests, u.InputTokens, u.OutputTokens, u.Images, u.Bytes, u.CostMicros) >= 0
+	}
+	if s := r.Seal; s != nil {
+		fits = fits && r.Usage != nil && s.Seq >= 0 && len(s.Hash) <= 64
 	}
 	if r.Health != nil {
 		said++

@@ -90,6 +90,11 @@ func (s *server) loop() error {
 			if werr := s.answer(r.ID, reply{Ready: ready}, err); err != nil || werr != nil {
 				return errors.Join(err, werr)
 			}
+		case opKeys: // in order with each other
+			changed, err := s.rotate(r.Start, files)
+			if err := s.answer(r.ID, reply{Changed: changed}, err); err != nil {
+				return err
+			}
 		case opConn:
 			s.busy.Go(func() { s.carry(r, files[0]) })
 		default:
@@ -109,7 +114,8 @@ func (s *server) do(r request) error {
 		return s.answer(r.ID, reply{}, s.proxy.OpenJob(s.ctx, *r.Terms))
 	case opClose:
 		u, err := s.proxy.CloseJob(s.ctx, r.Job, r.Attempt)
-		return s.answer(r.ID, reply{Usage: &u}, err)
+		seal := s.proxy.Seal()
+		return s.answer(r.ID, reply{Usage: &u, Seal: &seal}, err)
 	case opUsage:
 		u, err := s.proxy.Usage(r.Job)
 		return s.answer(r.ID, reply{Usage: &u}, err)
@@ -168,7 +174,7 @@ func (s *server) start(set *Settings, files []*os.File) (*Ready, error) {
 	upstreams := map[dreamcore.Feature][]keyproxy.Upstream{}
 	for f, list := range set.Sources {
 		for _, src := range list {
-			u, err := s.source(src, files)
+			u, err := s.source(set, src, files)
 			if err != nil {
 				return nil, fmt.Errorf("the upstream of %s: %w", f, err)
 			}
@@ -185,11 +191,32 @@ func (s *server) start(set *Settings, files []*os.File) (*Ready, error) {
 	return &Ready{CA: s.proxy.RemoteCA(), Lost: s.proxy.Lost()}, nil
 }
 
+// rotate takes the upstreams' keys anew.
+func (s *server) rotate(set *Settings, files []*os.File) (changed int, err error) {
+	defer closeAll(files)
+	for f, list := range set.Sources {
+		for i, src := range list {
+			if src.KeyFile == 0 || src.BuiltIn != "" {
+				continue // it has none, or one that its other end was made with
+			}
+			key, kerr := readKey(files[src.KeyFile-1], set.opening(files))
+			if kerr == nil {
+				var did bool
+				if did, kerr = s.proxy.SetKey(f, i, key); did {
+					changed++
+				}
+			}
+			err = errors.Join(err, kerr)
+		}
+	}
+	return changed, err
+}
+
 // source reads an upstream's key, and starts it where it is built in.
-func (s *server) source(src Source, files []*os.File) (u keyproxy.Upstream, err error) {
+func (s *server) source(set *Settings, src Source, files []*os.File) (u keyproxy.Upstream, err error) {
 	u = src.Upstream
 	if src.KeyFile > 0 {
-		if u.Key, err = readKey(files[src.KeyFile-1]); err != nil {
+		if u.Key, err = readKey(files[src.KeyFile-1], set.opening(files)); err != nil {
 			return u, err
 		}
 	}
