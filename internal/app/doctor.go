@@ -49,7 +49,7 @@ func runDoctor(ctx context.Context, t Terminal, args []string) error {
 	trial := New(cfg, log)
 	trial.brief = true
 	checks := doctor.Run(ctx, doctor.Config{
-		Cold: coldReason(cfg), Engine: engineListen, Serving: runningEngine(ctx, t, cfg.Data), Limited: func() bool { return trial.limited },
+		Cold: coldReason(cfg, trial.agent), Engine: engineListen, Serving: runningEngine(ctx, t, cfg.Data), Limited: func() bool { return trial.limited },
 		Lang: t.Lang, Ordinary: os.Geteuid() != 0, Data: cfg.Data, Cache: cache, Listen: listen, AllowNoLimits: cfg.AllowNoLimits, Rootless: engine.TryRootless,
 		Runsc: func() (string, error) {
 			p, err := payload.Extract(cache)

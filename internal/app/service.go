@@ -53,7 +53,7 @@ type Service struct {
 	proxyURL  string                    // the key proxy as a box sees it
 	transport http.RoundTripper         // to a remote engine; nil: its own
 
-	agent agent.Warmer // works in the boxes of jobs
+	agent agent.Adapter // works in the boxes of jobs
 
 	limited bool // the engine enforces the limits of sandboxes
 	brief   bool // it is here for one job: nothing is made for later ones

@@ -57,8 +57,8 @@ type Config struct {
 	// Serving says where one runs already, "" when none does.
 	Engine, Serving string
 	AllowNoLimits   bool
-	// Cold says why jobs begin without the agent started ahead: "off", "remote" or
-	// "rootless"; "": they begin with it.
+	// Cold says why jobs begin without the agent started ahead: "agent" (it
+	// cannot be), "off", "remote" or "rootless"; "": they begin with it.
 	Cold string
 	// Rootless tries whether an ordinary user can boot sandboxes here; nil: no.
 	Rootless func(context.Context) error

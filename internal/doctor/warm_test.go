@@ -15,6 +15,7 @@ func TestWarmStartIsSaid(t *testing.T) {
 		state State
 	}{
 		"":         {"doctor.warm_ok", Good},
+		"agent":    {"doctor.warm_agent_ok", Good},
 		"off":      {"doctor.warm_off_ok", Good},
 		"remote":   {"doctor.warm_remote_ok", Good},
 		"rootless": {"doctor.warm_rootless_bad", Weak},

@@ -244,14 +244,17 @@ func (e *Engine) Warm(ctx context.Context, image Image) error {
 // WarmSoon makes the warm snapshot for an image in the background, unless there
 // is one that fits.
 func (e *Engine) WarmSoon(image Image) {
-	if e.cfg.Warmup == nil || !image.Warm {
+	if e.cfg.Warmup == nil || !image.Warm || !e.enter() {
 		return
 	}
-	if key, _, err := e.warmKey(image); err != nil {
-		e.log.Error("cannot make a warm state", "image", image.Digest, "reason", err.Error())
-	} else if _, ok := e.shelf.get(key, kindWarm); !ok {
-		e.warmSoon(image, key)
-	}
+	go func() { // reading all that the key stands for takes a while
+		defer e.busy.Done()
+		if key, _, err := e.warmKey(image); err != nil {
+			e.log.Error("cannot make a warm state", "image", image.Digest, "reason", err.Error())
+		} else if _, ok := e.shelf.get(key, kindWarm); !ok {
+			e.warmSoon(image, key)
+		}
+	}()
 }
 
 // newestWarm returns the newest warm snapshot of an image, whether or not it
