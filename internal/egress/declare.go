@@ -50,11 +50,27 @@ func tool(name string) Command {
 	return Command{name, `exec "${0%/*}/toolkit" ` + name + ` "$@"`}
 }
 
+// npm is the image's own npm with the mirror for its registry. The grant is read
+// anew at each run, and no script of a package runs. npm reads a setting that is
+// bound to one address from a variable whose name no shell can set, so env does.
+const npm = `PATH=${PATH#"${0%/*}:"}; export PATH
+exec env "npm_config_registry=$DREAMCORE_NPM_URL" "npm_config_${DREAMCORE_NPM_URL#*:}:_authToken=$(cat "$DREAMCORE_GRANT_FILE")" ` +
+	`npm_config_ignore_scripts=true npm_config_audit=false npm_config_fund=false npm_config_update_notifier=false npm "$@"`
+
 // there is what some clients ask before anything else.
 var there = Route{"HEAD", "/", ""}
 
 // declarations are the features of this release, sorted by name.
 var declarations = []Declaration{
+	{
+		Feature: dreamcore.AssetFetch,
+		Routes:  []Route{{"GET", "/asset/{host}/{path...}", "asset.fetch"}},
+		Commands: []Command{
+			tool("fetch"),
+		},
+		Variables: []Variable{{Name: "DREAMCORE_ASSET_URL", Route: "/asset/"}},
+		Prompt:    "prompt.feature_assets",
+	},
 	{
 		Feature:   dreamcore.ImageGeneration,
 		Routes:    []Route{there, {"POST", "/openai/v1/images/generations", "openai.images"}},
@@ -96,6 +112,16 @@ var declarations = []Declaration{
 			{"POST", "/openai/v1/responses", "openai.responses"},
 			{"GET", "/openai/v1/models", "openai.models"},
 		},
+	},
+	{
+		Feature: dreamcore.PackageMirror,
+		Routes: []Route{
+			{"GET", "/npm/{package}", "npm.metadata"},
+			{"GET", "/npm/{package}/-/{file}", "npm.tarball"},
+		},
+		Commands:  []Command{{"npm", npm}},
+		Variables: []Variable{{Name: "DREAMCORE_NPM_URL", Route: "/npm/"}},
+		Prompt:    "prompt.feature_packages",
 	},
 }
 

@@ -41,6 +41,8 @@ func TestPolicyOfFeatures(t *testing.T) {
 			"GET /gemini/v1beta/models", "HEAD /", "POST /gemini/v1beta/models/{model}:countTokens",
 			"POST /gemini/v1beta/models/{model}:generateContent", "POST /gemini/v1beta/models/{model}:streamGenerateContent",
 		}},
+		{[]dreamcore.Feature{dreamcore.PackageMirror}, []string{"GET /npm/{package}", "GET /npm/{package}/-/{file}"}},
+		{[]dreamcore.Feature{dreamcore.AssetFetch}, []string{"GET /asset/{host}/{path...}"}},
 		{[]dreamcore.Feature{dreamcore.ImageGeneration}, []string{"HEAD /", "POST /openai/v1/images/generations"}},
 		{[]dreamcore.Feature{dreamcore.OpenAIResponses, dreamcore.OpenAIChat, dreamcore.OpenAIChat}, []string{
 			"GET /openai/v1/models", "HEAD /", "POST /openai/v1/chat/completions", "POST /openai/v1/responses",

@@ -95,7 +95,7 @@ func (c *call) reserve() (budget.Reservation, *stop) {
 				want.Images = n
 			}
 			want.CostMicros = want.Images * c.price.ImageMicros
-		case provider.Count, provider.List:
+		case provider.Count, provider.List, provider.Package, provider.Asset:
 		}
 		r, err := c.p.ledger.Reserve(want, accounts...)
 		var spent *budget.Exhausted

@@ -20,6 +20,7 @@ import (
 	"dreamcore"
 	"dreamcore/internal/egress"
 	"dreamcore/internal/grant"
+	"dreamcore/internal/keyproxy/provider/npm"
 )
 
 // Audience is what grants for this proxy are minted for.
@@ -111,6 +112,12 @@ type Upstream struct {
 	// Compatible says that the upstream is not OpenAI itself but speaks its
 	// protocol (Ollama, llama.cpp, vLLM): it gets no field that only OpenAI has.
 	Compatible bool
+	// Packages is the pinned list of a package mirror, and BoxURL the proxy's own
+	// address as boxes see it, which their tarballs get.
+	Packages []npm.Pin
+	BoxURL   string
+	// Assets bounds an asset host, whose BaseURL may narrow it to a folder.
+	Assets Assets
 	// Limit bounds the calls to this upstream, of all jobs.
 	Limit Limit
 	// PictureMaker says that an image upstream understands style, effects,

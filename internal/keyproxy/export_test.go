@@ -2,6 +2,8 @@ package keyproxy
 
 import (
 	"net"
+	"net/http"
+	"strconv"
 	"testing"
 	"time"
 
@@ -31,4 +33,23 @@ func newVerifier(t *testing.T) *grant.Verifier {
 		t.Fatal(err)
 	}
 	return m.Verifier()
+}
+
+func (w *world) mintFor(features []dreamcore.Feature) string {
+	return w.mint(func(c *grant.Claims) { c.Features = features })
+}
+
+func (f *fake) lastRequest() (*http.Request, []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.last, f.body
+}
+
+func portOf(t *testing.T, s string) uint16 {
+	t.Helper()
+	n, err := strconv.ParseUint(s, 10, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uint16(n)
 }

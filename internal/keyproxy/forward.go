@@ -371,7 +371,7 @@ func (c *call) settle(res budget.Reservation, ch *charge) {
 		case provider.Image:
 			u.Images = ch.images
 			u.CostMicros = ch.images * c.price.ImageMicros
-		case provider.Count, provider.List:
+		case provider.Count, provider.List, provider.Package, provider.Asset:
 		}
 	}
 	c.rec.InputTokens, c.rec.OutputTokens, c.rec.Images, c.rec.CostMicros = u.InputTokens, u.OutputTokens, u.Images, u.CostMicros

@@ -341,7 +341,7 @@ func TestBuildsAlone(t *testing.T) {
 		t.Fatalf("go list: %v", err)
 	}
 	allowed := map[string]bool{"dreamcore": true}
-	for _, p := range []string{"grant", "strictjson", "redact", "budget", "egress", "keyproxy", "keyproxy/provider", "keyproxy/provider/anthropic", "keyproxy/provider/openai", "keyproxy/provider/gemini"} {
+	for _, p := range []string{"grant", "strictjson", "redact", "budget", "egress", "keyproxy", "keyproxy/provider", "keyproxy/provider/anthropic", "keyproxy/provider/openai", "keyproxy/provider/gemini", "keyproxy/provider/npm", "keyproxy/provider/asset"} {
 		allowed["dreamcore/internal/"+p] = true
 	}
 	for _, p := range strings.Fields(string(out)) {

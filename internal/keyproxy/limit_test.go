@@ -91,8 +91,10 @@ func TestB02RateOfCreatorAndUpstream(t *testing.T) {
 func TestThrottle(t *testing.T) {
 	now := time.Now()
 	th := newThrottle(Limit{Concurrency: 2, PerMinute: 60}, now)
-	if th.enter(now, "x") != nil || th.enter(now, "x") != nil || th.enter(now, "x") == nil {
-		t.Error("two at once")
+	for i, want := range []bool{true, true, false} {
+		if got := th.enter(now, "x") == nil; got != want {
+			t.Errorf("call %d of two at once: let in %t", i+1, got)
+		}
 	}
 	th.leave()
 	if th.idle(now) || th.enter(now, "x") != nil {

@@ -8,14 +8,16 @@ import (
 	"dreamcore/internal/egress"
 	"dreamcore/internal/keyproxy/provider"
 	"dreamcore/internal/keyproxy/provider/anthropic"
+	"dreamcore/internal/keyproxy/provider/asset"
 	"dreamcore/internal/keyproxy/provider/gemini"
+	"dreamcore/internal/keyproxy/provider/npm"
 	"dreamcore/internal/keyproxy/provider/openai"
 )
 
 // answers are the operations that the proxy knows, by the names in the declarations.
 func answers() map[string]*provider.Operation {
 	all := map[string]*provider.Operation{}
-	for _, of := range []map[string]*provider.Operation{anthropic.Operations(), openai.Operations(), gemini.Operations()} {
+	for _, of := range []map[string]*provider.Operation{anthropic.Operations(), openai.Operations(), gemini.Operations(), npm.Operations(), asset.Operations()} {
 		maps.Copy(all, of)
 	}
 	return all
@@ -44,7 +46,11 @@ func operations() []*provider.Operation {
 
 // holes are what a part of a path in braces may be.
 var holes = map[string]string{
-	"{model}": `([A-Za-z0-9][A-Za-z0-9._-]{0,127})`,
+	"{model}":   `([A-Za-z0-9][A-Za-z0-9._-]{0,127})`,
+	"{package}": `((?:@[a-z0-9~-][a-z0-9._~-]{0,127}/)?[a-z0-9~][a-z0-9._~-]{0,127})`,
+	"{file}":    `([A-Za-z0-9~][A-Za-z0-9._~+-]{0,213}\.tgz)`,
+	"{host}":    `([a-z0-9][a-z0-9.-]{0,252})`,
+	"{path...}": `([A-Za-z0-9_~@+-][A-Za-z0-9_/.~@+-]{0,199})`,
 }
 
 // table finds operations by path.
@@ -115,3 +121,9 @@ func (t *table) find(path string) (methods map[string]*provider.Operation, parts
 	}
 	return nil, nil
 }
+
+// letters are those that a family's paths may have beside the usual ones.
+var letters = map[string]string{"gemini": ":", "npm": ":@~+", "asset": "@~+"}
+
+// scoped is the one form in which npm writes the slash of a scope as an escape.
+var scoped = regexp.MustCompile(`^(/npm/@[a-z0-9~-][a-z0-9._~-]*)%2[fF]([a-z0-9~][a-z0-9._~-]*(/.*)?)$`)

@@ -34,6 +34,12 @@ const (
 	BadField        Reason = "field_not_allowed"
 	ModelRefused    Reason = "model_not_allowed"
 	NoPrice         Reason = "no_price"
+	PackageRefused  Reason = "package_not_allowed"
+	NoVersion       Reason = "no_such_version"
+	BadIntegrity    Reason = "bad_integrity"
+	HostRefused     Reason = "host_not_allowed"
+	BadAsset        Reason = "asset_not_allowed"
+	NotThere        Reason = "not_found_upstream"
 	BudgetSpent     Reason = "budget_exhausted"
 	LedgerDown      Reason = "ledger_unavailable"
 	GuardDenied     Reason = "guard_denied"
@@ -94,6 +100,12 @@ var refusals = map[Reason]refusal{
 	FeatureOff:      denied("This feature is not switched on for the job. Do without it."),
 	ModelRefused:    denied("This model is not offered. Ask the models route which ones are."),
 	NoPrice:         denied("The operator has set no price for this model, so it cannot be used. Use another."),
+	PackageRefused:  denied("This package is not on the operator's list. Do without it, or write the code yourself. " + askHost),
+	NoVersion:       all(404, "The mirror has no such version of this package. Ask npm for the versions there are."),
+	BadIntegrity:    all(502, "The package is not what its integrity says, so it is not handed on. "+askHost),
+	HostRefused:     denied("Files are fetched from the operator's list of hosts only, and this is none of them. " + askHost),
+	BadAsset:        all(502, "What came is no picture, sound, font or model of an allowed type."),
+	NotThere:        all(404, "There is no such file."),
 	BudgetSpent:     denied("The budget of this job is spent. Finish with what there is."),
 
 	TooManyAtOnce: later(429, "2", "Too many requests at once. Wait for those that run, then try again."),

@@ -19,6 +19,7 @@ import (
 	"dreamcore/internal/keyproxy/provider"
 	"dreamcore/internal/keyproxy/provider/anthropic"
 	"dreamcore/internal/keyproxy/provider/gemini"
+	"dreamcore/internal/keyproxy/provider/npm"
 	"dreamcore/internal/keyproxy/provider/openai"
 	"dreamcore/internal/strictjson"
 )
@@ -151,6 +152,10 @@ func family(path string) string {
 		return "openai"
 	case strings.HasPrefix(path, "/gemini/"):
 		return "gemini"
+	case strings.HasPrefix(path, "/npm/"):
+		return "npm"
+	case strings.HasPrefix(path, "/asset/"):
+		return "asset"
 	}
 	return ""
 }
@@ -261,6 +266,13 @@ func (c *call) run() *stop {
 	}
 	c.inside = true
 	c.unhook = context.AfterFunc(c.job.ctx, c.hurry)
+	switch c.op.Kind {
+	case provider.Package:
+		return c.mirror()
+	case provider.Asset:
+		return c.asset()
+	case provider.Generate, provider.Count, provider.Image, provider.List:
+	}
 	if s := c.read(); s != nil {
 		return s
 	}
@@ -284,10 +296,11 @@ func (c *call) target() *stop {
 		return no(BadHost) // absolute form, authority form of CONNECT, or *
 	}
 	path, query, asked := strings.Cut(raw, "?")
+	path = scoped.ReplaceAllString(path, "$1/$2")
 	for i := range len(path) {
 		b := path[i]
-		if b == ':' && family(path) == "gemini" {
-			continue // models/NAME:method
+		if strings.IndexByte(letters[family(path)], b) >= 0 {
+			continue
 		}
 		if b != '/' && b != '_' && b != '-' && b != '.' && (b < '0' || b > '9') && (b < 'a' || b > 'z') && (b < 'A' || b > 'Z') {
 			return no(BadTarget)
@@ -302,7 +315,7 @@ func (c *call) target() *stop {
 	if c.r.Header.Get("Upgrade") != "" || hasToken(c.r.Header.Values("Connection"), "upgrade") || c.r.Method == http.MethodConnect {
 		return no(BadUpgrade)
 	}
-	if asked && !(query == "beta=true" && family(path) == "anthropic") && !(query == "alt=sse" && family(path) == "gemini") {
+	if asked && !(query == "beta=true" && family(path) == "anthropic") && !(query == "alt=sse" && family(path) == "gemini") && family(path) != "npm" {
 		return no(BadQuery)
 	}
 	return nil
@@ -489,6 +502,8 @@ func shape(fam string) provider.Protocol {
 		return anthropic.Protocol{}
 	case "gemini":
 		return gemini.Protocol{}
+	case "npm", "asset":
+		return npm.Protocol{}
 	}
 	return openai.Protocol{}
 }

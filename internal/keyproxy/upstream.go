@@ -31,6 +31,7 @@ type upstream struct {
 	set     strictjson.Value // an object of the fields to set
 	// throttle is nil when there is no limit.
 	throttle *throttle
+	mirror   *mirror // of a package mirror
 }
 
 // newUpstreams checks all of them, and that each model leads to one.
@@ -49,6 +50,11 @@ func newUpstreams(cfg Config) (map[dreamcore.Feature][]*upstream, error) {
 						WithHint("give one of them another name; what the upstream calls it stays as it is")
 				}
 				seen[m.Name] = true
+			}
+			if f == dreamcore.PackageMirror {
+				if up.mirror, err = newMirror(u, cfg.Dir); err != nil {
+					return nil, dreamcore.Errorf(dreamcore.Invalid, "keyproxy.new", "the package mirror: %v", err)
+				}
 			}
 			if up.guard != nil {
 				up.guard.Resolver = cfg.Resolver
@@ -114,6 +120,9 @@ func newUpstream(f dreamcore.Feature, u Upstream) (*upstream, error) {
 			return nil, bad("the model name %q cannot stand in a path", m.known())
 		}
 		seen[m.Name] = true
+	}
+	if why := out.Assets.check(); f == dreamcore.AssetFetch && why != "" {
+		return nil, bad("%s", why)
 	}
 	if u.Limit.Concurrency < 0 || u.Limit.PerMinute < 0 {
 		return nil, bad("a limit is negative")

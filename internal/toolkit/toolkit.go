@@ -75,7 +75,7 @@ func Version() string {
 }
 
 // names are the tools, as argv[0] or first argument.
-var names = []string{"check", "level", "playtest", "image", "version"}
+var names = []string{"check", "level", "playtest", "image", "fetch", "version"}
 
 // Main runs the command that argv names: by the program's own name (links
 // called check, level ...) or by the first argument. It returns the exit code.
@@ -106,6 +106,8 @@ func Main(ctx context.Context, argv []string, env Env) int {
 	case "probe":
 		// The attack range's; whoever is in the sandbox may try what it tries.
 		return probe.Main(ctx, args, env.Stdout)
+	case "fetch":
+		code = fetch(ctx, args, env)
 	case "version", "--version", "-v":
 		fmt.Fprintln(env.Stdout, Version())
 		return ExitPass

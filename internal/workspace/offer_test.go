@@ -57,6 +57,8 @@ func TestOfferOfFeatures(t *testing.T) {
 		dreamcore.OpenAIResponses:   {},
 		dreamcore.GoogleGemini:      {},
 		dreamcore.ImageGeneration:   {[]string{"image"}, []string{"DREAMCORE_IMAGE_MODEL", "DREAMCORE_IMAGE_URL"}, "image order"},
+		dreamcore.PackageMirror:     {[]string{"npm"}, []string{"DREAMCORE_NPM_URL"}, "npm install"},
+		dreamcore.AssetFetch:        {[]string{"fetch"}, []string{"DREAMCORE_ASSET_URL"}, "fetch "},
 	}
 	for _, f := range egress.Features() {
 		w, ok := want[f]

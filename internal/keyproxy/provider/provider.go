@@ -18,6 +18,8 @@ const (
 	Count                // counts tokens: forwarded, costs a request only
 	Image                // makes pictures: costs pictures
 	List                 // the model list: answered here, no dial
+	Package              // a file of the package mirror: costs bytes
+	Asset                // a file of an asset host: costs bytes
 )
 
 // Operation is what answers on one route of the proxy. Where the route is, and
