@@ -126,7 +126,7 @@ func (c *call) asset() *stop {
 	if kind == "" {
 		return nof(BadAsset, "it says %s", clip(resp.Header.Get("Content-Type"), 40))
 	}
-	if out := c.up.redact.Bytes(data); !bytes.Equal(out, data) {
+	if out := c.up.secrets().Bytes(data); !bytes.Equal(out, data) {
 		return nof(UpstreamBroken, "it echoes a secret")
 	}
 	h := c.w.Header()

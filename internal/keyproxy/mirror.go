@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -16,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"dreamcore/internal/keyproxy/provider/npm"
@@ -172,7 +170,7 @@ func (c *call) pull(ctx context.Context, watch func(time.Duration), name string)
 		c.p.alerts.Add(1)
 		c.p.log.Warn("a pinned version is left out: its tarball is on another host or its digest is another", "package", name, "version", clip(v, 80))
 	}
-	if body = c.up.redact.Bytes(body); len(files) == 0 {
+	if body = c.up.secrets().Bytes(body); len(files) == 0 {
 		c.p.log.Warn("the registry has no pinned version of a package", "package", name)
 	}
 	return &packageDoc{c.p.now(), body, files}, nil
@@ -286,8 +284,6 @@ func (m *mirror) keep(path string, data []byte) error {
 // get asks an upstream for something that is no model call. What it sends beside
 // the path is ours alone.
 func (c *call) get(ctx context.Context, u *url.URL, accept string) (*http.Response, *stop) {
-	var sent atomic.Bool
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, nof(Panicked, "the upstream's address")
@@ -295,7 +291,7 @@ func (c *call) get(ctx context.Context, u *url.URL, accept string) (*http.Respon
 	req.Header.Set("Accept", accept)
 	req.Header.Set("Accept-Encoding", "identity")
 	req.Header.Set("User-Agent", "dreamcore")
-	for k, v := range c.op.Protocol.Authorize(c.up.Key.Reveal(), nil) {
+	for k, v := range c.op.Protocol.Authorize(c.up.ring.Load().key.Reveal(), nil) {
 		req.Header.Set(k, v)
 	}
 	c.rec.Dialled = true
@@ -305,7 +301,7 @@ func (c *call) get(ctx context.Context, u *url.URL, accept string) (*http.Respon
 		if s.reason == GuardDenied {
 			c.rec.Dialled = false
 		}
-		c.p.log.Warn("upstream", "job_id", c.rec.Job, "reason", s.reason, "error", clip(c.up.redact.Text(err.Error()), 300))
+		c.p.log.Warn("upstream", "job_id", c.rec.Job, "reason", s.reason, "error", clip(c.up.secrets().Text(err.Error()), 300))
 		return nil, s
 	}
 	status := resp.StatusCode
