@@ -30,12 +30,14 @@ func trueIn(b *testing.B, sb sandbox.Sandbox) func() error {
 }
 
 // From the request for a box to the end of its first command, beside runsc
-// create, start and exec, and beside what isolates less.
+// create, start and exec of the same box, of one without limits and most mounts,
+// and beside what isolates less.
 func BenchmarkBoot(b *testing.B) {
 	e := enginetest.Start(b)
-	runsc, runc, bwrap, process := newBare(b), newRunc(b), newBwrap(b), plain("/bin/true")
+	runsc, least, runc, bwrap, process := newEqual(b, e), newBare(b), newRunc(b), newBwrap(b), plain("/bin/true")
 	defer runsc.close()
-	var ours, floor, byRunc, byBwrap, alone timing
+	defer least.close()
+	var ours, floor, leastFloor, byRunc, byBwrap, alone timing
 	for b.Loop() {
 		var sb sandbox.Sandbox
 		ours = append(ours, timed(b, func() (err error) {
@@ -50,6 +52,10 @@ func BenchmarkBoot(b *testing.B) {
 		id := dreamcore.NewToken(20)
 		floor = append(floor, timed(b, runsc.first(id)))
 		if err := runsc.remove(id); err != nil {
+			b.Fatal(err)
+		}
+		leastFloor = append(leastFloor, timed(b, least.first(id)))
+		if err := least.remove(id); err != nil {
 			b.Fatal(err)
 		}
 		if runc != nil {
@@ -67,7 +73,7 @@ func BenchmarkBoot(b *testing.B) {
 	for _, also := range []struct {
 		name string
 		took timing
-	}{{"also runc create, start, exec", byRunc}, {"also bwrap", byBwrap}, {"also a plain process", alone}} {
+	}{{"also runsc, no limits, least mounts", leastFloor}, {"also runc create, start, exec", byRunc}, {"also bwrap", byBwrap}, {"also a plain process", alone}} {
 		if len(also.took) > 0 {
 			note(row{"boot to first command", also.name, ours, also.took})
 		}
