@@ -50,12 +50,16 @@ func run(log *slog.Logger) error {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	syscall.Umask(0o022)
 
-	if err := ownHome("user"); err != nil {
-		return fmt.Errorf("give the user's home away: %w", err)
-	}
 	k := &key{file: filepath.Join(envd.ControlDir, envd.BootFile)}
 	if err := k.read(); err != nil {
 		return fmt.Errorf("read the boot secret: %w", err)
+	}
+	// The host has its own to do with the connection, while this side gets ready to
+	// serve it. Nothing is served before.
+	again := func() (net.Conn, error) { return dialHost(k) }
+	first := meanwhile(again)
+	if err := ownHome("user"); err != nil {
+		return fmt.Errorf("give the user's home away: %w", err)
 	}
 	d := &daemon{log: log, server: envd.New(envd.Config{Log: log})}
 	mux := http.NewServeMux()
@@ -64,7 +68,11 @@ func run(log *slog.Logger) error {
 	mux.HandleFunc("POST "+envd.DialPath, serveDial)
 	mux.HandleFunc("GET "+envd.StatePath, d.server.ServeState)
 
-	attend(func() (net.Conn, error) { return dialHost(k) }, func(conn net.Conn) { serve(conn, mux) }, time.Sleep)
+	attend(func() (net.Conn, error) {
+		dial := first
+		first = again
+		return dial()
+	}, func(conn net.Conn) { serve(conn, mux) }, time.Sleep)
 	return errors.New("the host is gone")
 }
 
@@ -85,6 +93,23 @@ func attend(dial func() (net.Conn, error), serve func(net.Conn), sleep func(time
 		}
 		serve(conn)
 		away = 0
+	}
+}
+
+// meanwhile begins f and returns what waits for its end.
+func meanwhile(f func() (net.Conn, error)) func() (net.Conn, error) {
+	type call struct {
+		conn net.Conn
+		err  error
+	}
+	done := make(chan call, 1)
+	go func() {
+		conn, err := f()
+		done <- call{conn, err}
+	}()
+	return func() (net.Conn, error) {
+		c := <-done
+		return c.conn, c.err
 	}
 }
 
