@@ -42,7 +42,8 @@ func runDoctor(ctx context.Context, t Terminal, args []string) error {
 	if err != nil {
 		return err
 	}
-	if c.healthy(ctx) {
+	running := c.healthy(ctx)
+	if running {
 		t.say("cli.doctor_runs", "url", cfg.App.URL)
 		listen = nil
 	}
@@ -68,6 +69,7 @@ func runDoctor(ctx context.Context, t Terminal, args []string) error {
 		},
 		Boot: func(ctx context.Context) error { return bootOnce(ctx, trial) },
 	})
+	checks = append(checks, proxyChecks(cfg, running)...)
 	for _, c := range checks {
 		mark := map[doctor.State]string{doctor.Good: "✓", doctor.Weak: "!", doctor.Bad: "✗"}[c.State]
 		fmt.Fprintf(t.Out, "%s %s: %s\n", mark, c.Name, printable(c.Says, 300))

@@ -84,6 +84,7 @@ func openProxy(ctx context.Context, cfg config.Config, log *slog.Logger) (*Proxy
 	}
 	p.Host, err = control.Start(ctx, control.Config{
 		Dir: filepath.Join(cfg.Data, "keyproxy"), User: user, Log: log,
+		Health:   leaveHealth(healthFile(cfg.Data), log),
 		Seal:     sealTo(sealsFile(cfg.Data), log),
 		Settings: func() (control.Settings, []*os.File, error) { return set.settings(settings, cfg) },
 	})

@@ -242,14 +242,14 @@ func (e *exam) warm() {
 func (e *exam) runsc(ctx context.Context) {
 	path, err := e.cfg.Runsc()
 	if err != nil {
-		e.add("runsc", Bad, "reason", say(err))
+		e.add("runsc", Bad, "reason", Say(err))
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	if err != nil {
-		e.add("runsc", Bad, "reason", say(err))
+		e.add("runsc", Bad, "reason", Say(err))
 		return
 	}
 	version, _, _ := strings.Cut(string(out), "\n")
@@ -276,7 +276,7 @@ func gvisorOf(info *buildinfo.BuildInfo) string {
 func (e *exam) image() bool {
 	current, err := e.cfg.Image()
 	if err != nil {
-		e.add("image", Bad, "reason", say(err))
+		e.add("image", Bad, "reason", Say(err))
 		return false
 	}
 	e.add("image", Good, "image", current)
@@ -285,7 +285,7 @@ func (e *exam) image() bool {
 
 func (e *exam) boot(ctx context.Context) {
 	if err := e.cfg.Boot(ctx); err != nil {
-		e.add("boot", Bad, "reason", say(err))
+		e.add("boot", Bad, "reason", Say(err))
 		return
 	}
 	e.add("boot", Good)
@@ -299,8 +299,8 @@ func (e *exam) boot(ctx context.Context) {
 	e.add("limits", state)
 }
 
-// say is the message of an error with its hint.
-func say(err error) string {
+// Say is the message of an error with its hint.
+func Say(err error) string {
 	var de *dreamcore.Error
 	if !errors.As(err, &de) {
 		return err.Error()

@@ -116,8 +116,8 @@ func (c *call) finish() {
 	}
 	c.rec.Time = c.start.UTC()
 	c.rec.DurMS = c.p.now().Sub(c.start).Milliseconds()
-	c.p.record(c.rec)
 	c.feel()
+	c.p.record(c.rec)
 	c.p.log.Info("proxy call", "job_id", c.rec.Job, "sandbox_id", c.channel, "route", c.rec.Route, "decision", c.rec.Decision,
 		"reason", c.rec.Reason, "detail", c.rec.Detail, "status", c.rec.Status, "dur_ms", c.rec.DurMS)
 	if c.large {

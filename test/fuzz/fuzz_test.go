@@ -15,13 +15,14 @@ import (
 // reached are the packages whose decoders a sandbox can reach, and how many
 // targets they have at least.
 var reached = map[string]int{
-	"internal/engine":        3, // the control connection, a port's answer, logs and records
-	"internal/engine/gvisor": 1, // the door
-	"internal/sandbox/e2b":   1, // answers to the client
-	"internal/envd":          4, // the daemon, which the programs beside it could reach
-	"internal/tree":          1, // the collected tree
-	"internal/agent":         1, // the agent's events
-	"internal/keyproxy":      3, // the way out
+	"internal/engine":           3, // the control connection, a port's answer, logs and records
+	"internal/engine/gvisor":    1, // the door
+	"internal/sandbox/e2b":      1, // answers to the client
+	"internal/envd":             4, // the daemon, which the programs beside it could reach
+	"internal/tree":             1, // the collected tree
+	"internal/agent":            1, // the agent's events
+	"internal/keyproxy":         3, // the way out
+	"internal/keyproxy/control": 3, // between the host and the proxy's process
 }
 
 const each = "2s"

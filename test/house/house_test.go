@@ -117,6 +117,20 @@ func TestImportsOnlyGoDown(t *testing.T) {
 	}
 }
 
+// L07: what shows a program's inside is not in it at all, so that no listener can
+// serve it by mistake.
+func TestL07NothingThatShowsTheInsideIsBuiltIn(t *testing.T) {
+	deps := goList(t, "-deps", "./cmd/dreamcore")
+	if !slices.Contains(deps, "net/http") {
+		t.Fatal("the list of packages is not what it should be")
+	}
+	for _, bad := range []string{"net/http/pprof", "expvar", "net/rpc", "golang.org/x/net/trace"} {
+		if slices.Contains(deps, bad) {
+			t.Errorf("the program has %s, which registers itself on the default mux", bad)
+		}
+	}
+}
+
 func tracked(t *testing.T) []string {
 	t.Helper()
 	cmd := exec.Command("git", "ls-files")

@@ -30,7 +30,9 @@ type Config struct {
 	// Seal is told the audit's last record whenever a job has been closed: where
 	// the proxy cannot write, so that it cannot deny what it wrote. nil: nobody.
 	Seal func(job dreamcore.JobID, n int, s keyproxy.Seal)
-	Log  *slog.Logger
+	// Health is told every ten seconds how the proxy does; nil: nobody.
+	Health func(keyproxy.Health)
+	Log    *slog.Logger
 	// Wait is how long the host waits before it starts a proxy again that has
 	// ended, at first; each time it doubles. 0 means 100 ms.
 	Wait time.Duration
@@ -190,7 +192,7 @@ func (h *Host) watch(l *life) {
 	wait := h.cfg.Wait
 	for {
 		began := time.Now()
-		l.alive(askEvery, askPatience)
+		l.alive(askEvery, askPatience, h.cfg.Health)
 		if h.ctx.Err() != nil {
 			return
 		}

@@ -198,7 +198,7 @@ func TestAHungProcessIsReplaced(t *testing.T) {
 	w.h.mu.Lock()
 	l := w.h.life
 	w.h.mu.Unlock()
-	l.alive(time.Millisecond, 50*time.Millisecond) // the same, in a hurry
+	l.alive(time.Millisecond, 50*time.Millisecond, nil) // the same, in a hurry
 	w.until("another process", func() bool { now := w.h.PID(); return now != 0 && now != pid })
 	w.passes()
 	if !strings.Contains(w.log.String(), "it does not answer") {

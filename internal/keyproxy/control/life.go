@@ -8,6 +8,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"dreamcore/internal/keyproxy"
 )
 
 // errGone is what a call gets whose proxy ended before it answered.
@@ -211,8 +213,9 @@ func (l *life) cause() error {
 	return l.how
 }
 
-// alive asks the proxy now and then whether it lives, until it does not.
-func (l *life) alive(every, patience time.Duration) {
+// alive asks the proxy now and then whether it lives, until it does not. tell is
+// given what it says; it may be nil.
+func (l *life) alive(every, patience time.Duration, tell func(keyproxy.Health)) {
 	t := time.NewTicker(every)
 	defer t.Stop()
 	for {
@@ -222,9 +225,12 @@ func (l *life) alive(every, patience time.Duration) {
 		case <-t.C:
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		_, err := l.call(ctx, request{Op: opHealth})
-		if err != nil && ctx.Err() != nil {
+		got, err := l.call(ctx, request{Op: opHealth})
+		switch {
+		case err != nil && ctx.Err() != nil:
 			l.end(errors.New("it does not answer"))
+		case err == nil && got.Health != nil && tell != nil:
+			tell(*got.Health)
 		}
 		cancel()
 	}
