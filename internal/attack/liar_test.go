@@ -1,0 +1,106 @@
+package attack_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"dreamcore"
+	"dreamcore/internal/engine/enginetest"
+	"dreamcore/internal/sandbox"
+	"dreamcore/internal/template"
+	"dreamcore/internal/tree"
+	"dreamcore/internal/verify"
+	"dreamcore/internal/workspace"
+)
+
+// An agent whose tools, logs, reports and pictures all say that the game is fine
+// is believed nothing: the game is judged anew in a clean sandbox. The same
+// game, sound, passes there.
+func TestS10ALyingSandboxIsNotBelieved(t *testing.T) {
+	e := enginetest.Start(t)
+	tools, err := toolkit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lib, err := template.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tpl, ok := lib.Get("2d/sky-flyer")
+	if !ok {
+		t.Fatal("the template is gone")
+	}
+	controls := string(tpl.Controls)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	defer cancel()
+	judged := func(lie bool) dreamcore.Evidence {
+		sb, err := e.Provider.Create(ctx, sandbox.Spec{Image: e.Image, Timeout: 10 * time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := e.Provider.Kill(ctx, sb.ID()); err != nil {
+				t.Error(err)
+			}
+		}()
+		files := workspace.Toolkit(tools, nil)
+		for _, f := range lib.Files("2d/sky-flyer") {
+			file := sandbox.File{Path: workspace.Project + "/" + f.Path, Data: f.Data}
+			if lie && strings.HasSuffix(f.Path, ".js") && !strings.Contains(f.Path, "kit/") && !strings.Contains(f.Path, "vendor") {
+				file.Data = []byte("PASS: this is no game (((\n")
+			}
+			files = append(files, file)
+		}
+		if lie {
+			report, err := json.Marshal(dreamcore.Report{Tool: "check", Version: "1", Verdict: dreamcore.Pass})
+			if err != nil {
+				t.Fatal(err)
+			}
+			liar := "#!/bin/sh\necho '" + string(report) + "'\nexit 0\n"
+			for i := range files {
+				if files[i].Path == workspace.Tools+"/toolkit" {
+					files[i].Data = []byte(liar)
+				}
+			}
+			files = append(files,
+				sandbox.File{Path: workspace.RunsFile, Data: []byte(strings.Repeat(`{"tool":"check","code":0,"verdict":"PASS"}`+"\n", 20))},
+				sandbox.File{Path: "/workspace/out/poster.png", Data: []byte("\x89PNG fake")},
+			)
+		}
+		if err := sb.WriteFiles(ctx, files); err != nil {
+			t.Fatal(err)
+		}
+		res, err := sandbox.Run(ctx, sb, sandbox.Command{Args: []string{workspace.Tools + "/check", "--json"}}, 1<<20)
+		if err != nil || res.Code != 0 || !strings.Contains(string(res.Stdout), "PASS") {
+			t.Fatalf("the agent's own check does not even say PASS: %+v, %v", res, err)
+		}
+		if err := workspace.Quiesce(ctx, sb); err != nil {
+			t.Fatal(err)
+		}
+		project, err := workspace.Snapshot(ctx, sb, tree.DefaultLimits())
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := verify.New(verify.Config{Sandboxes: e.Provider, Toolkit: tools, Timeout: 4 * time.Minute, Log: slog.New(slog.DiscardHandler)})
+		ev, err := v.Run(ctx, verify.Request{Job: "job", Attempt: 1, Image: e.Image, Lang: dreamcore.English, Project: project.Files, Controls: controls})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ev
+	}
+	lied := judged(true)
+	if lied.Verdict() != dreamcore.Failed || len(lied.Findings()) == 0 {
+		t.Errorf("what lies is judged %s: %v", lied.Verdict(), lied.Findings())
+	}
+	if strings.Contains(fmt.Sprint(lied.Pictures), "fake") {
+		t.Error("a picture of the agent's came across")
+	}
+	if sound := judged(false); sound.Verdict() != dreamcore.Pass {
+		t.Errorf("the sound twin is judged %s: %v", sound.Verdict(), sound.Findings())
+	}
+}
