@@ -146,12 +146,19 @@ func child(dir string) {
 	if os.Getenv(childKeeps) != "" {
 		change = append(change, keepers)
 	}
+	if os.Getenv(childWarms) != "" {
+		change = append(change, shell)
+	}
 	e, err := enginetest.Open(dir, cfg, root, change...)
 	if err == nil && os.Getenv(childKeeps) != "" {
 		err = keepChild(e)
 	}
 	if err == nil && os.Getenv(childPauses) != "" {
 		err = pauseChild(e)
+	}
+	if err == nil && os.Getenv(childWarms) != "" {
+		fmt.Println("warms")
+		err = e.Warm(context.Background(), image(e))
 	}
 	if err != nil {
 		fmt.Println("failed:", err)

@@ -1,10 +1,13 @@
 package engine_test
 
 import (
+	"bufio"
 	"bytes"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -291,4 +294,66 @@ func TestWhoGetsAWarmBox(t *testing.T) {
 		t.Error("the log does not say why, or something was made")
 	}
 	empty(t, dir)
+}
+
+const childWarms = "DREAMCORE_TEST_CHILD_WARMS"
+
+// shell keeps a shell waiting.
+func shell(c *engine.Config) {
+	c.Warmup = &engine.Warmup{Args: []string{"sh", "-c", "echo ready; read -r x"}, Tag: "warm", Ready: "ready"}
+}
+
+// A host that is killed while it makes a warm state, at any moment, leaves
+// nothing once the next one has opened, or a state that is whole.
+func TestKilledWhileItWarms(t *testing.T) {
+	dir := t.TempDir()
+	programs, root := enginetest.Programs(t), enginetest.Image(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		cmd := exec.Command(self, "-test.run=^$")
+		cmd.Env = append(os.Environ(), childDir+"="+dir, childWarms+"=1", "DREAMCORE_TEST_CHILD_ROOT="+root,
+			"DREAMCORE_TEST_CHILD_RUNSC="+programs.Runsc, "DREAMCORE_TEST_CHILD_SANDBOXD="+programs.Sandboxd)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if lines := bufio.NewScanner(out); !lines.Scan() || lines.Text() != "warms" {
+			t.Fatalf("the host says %q", lines.Text())
+		}
+		// While it hashes, boots, warms up, saves, or is done.
+		time.Sleep(time.Duration(rand.IntN(700)) * time.Millisecond)
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait() // killed, as it was told
+		e, err := enginetest.Open(dir, programs, root, shell)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nothing(t, dir)
+		if half, err := filepath.Glob(filepath.Join(dir, "snapshot", ".new-*")); err != nil || len(half) > 0 {
+			t.Errorf("half a state is left: %v, %v", half, err)
+		}
+		if err := e.Warm(ctxOf(t), image(e)); err != nil {
+			t.Error(err)
+		}
+		sb := boot(t, e)
+		if _, err := sb.(sandbox.Joiner).Join(ctxOf(t), "warm"); err != nil {
+			t.Errorf("the box is not warm: %v", err)
+		}
+		if err := e.Shut(); err != nil {
+			t.Fatal(err)
+		}
+		nothing(t, dir)
+		if err := os.RemoveAll(filepath.Join(dir, "snapshot")); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
