@@ -116,6 +116,7 @@ func (s *Service) play(t *testing.T, wish string) dreamcore.Job {
 // A game is made in a box that was restored with the agent started, by the real
 // agent through the real key proxy; the turns after the first start it anew.
 func TestAWarmBoxMakesAGame(t *testing.T) {
+	t.Parallel()
 	s, log := serving(t, nil)
 	log.until(t, `msg="made a warm state"`)
 	j := s.play(t, "a cat flies through the sky")
@@ -144,6 +145,7 @@ func (deaf) Warmup() agent.Warmup {
 // With a warm agent that is of no use the game is made all the same, with one
 // that is started anew, and one line says why.
 func TestABrokenWarmAgentIsReplaced(t *testing.T) {
+	t.Parallel()
 	s, log := serving(t, func(s *Service) { s.agent = deaf{} })
 	log.until(t, `msg="made a warm state"`)
 	j := s.play(t, "a cat flies through the sky")
