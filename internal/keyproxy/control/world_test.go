@@ -52,6 +52,8 @@ const (
 	patience = 90 * time.Second
 )
 
+var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+
 // lines is a log that can be read while it is written.
 type lines struct {
 	mu sync.Mutex
@@ -130,7 +132,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 			}
 			return Settings{Verifier: m.Verifier().String(), RemoteName: "proxy.example", Sources: map[dreamcore.Feature][]Source{
 				dreamcore.AnthropicMessages: {{KeyFile: 1, Upstream: keyproxy.Upstream{
-					BaseURL: "http://" + up.Addr().String(), Private: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+					BaseURL: "http://" + up.Addr().String(), Private: loopback,
 					Models: []keyproxy.ModelPrice{{Name: "fake-model", Free: true}},
 				}}},
 				dreamcore.OpenAIChat: {{BuiltIn: "echo", Upstream: keyproxy.Upstream{
