@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,6 +38,7 @@ type Proxy struct {
 	model    string // the model that agents use
 	pictures string // the model that draws
 	budget   dreamcore.Budget
+	creators config.Creators
 
 	grantLife time.Duration
 	keyFiles  []string
@@ -56,12 +56,15 @@ func openProxy(ctx context.Context, cfg config.Config, log *slog.Logger) (*Proxy
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{minter: minter, budget: cfg.Jobs.Budget, grantLife: grant.MaxLife - 2*grant.Skew}
+	p := &Proxy{minter: minter, budget: cfg.Jobs.Budget, creators: cfg.Creators, grantLife: grant.MaxLife - 2*grant.Skew}
 	set := upstreams{}
 	if err := p.addModel(cfg.Model, set, log); err != nil {
 		return nil, err
 	}
 	p.addImages(cfg.Image, set, log)
+	if err := errors.Join(addProviders(cfg, set, log), addFiles(cfg, set, log)); err != nil {
+		return nil, err
+	}
 	for f, list := range set {
 		p.features = append(p.features, f)
 		for _, u := range list {
@@ -139,19 +142,19 @@ func (p *Proxy) addModel(m config.Model, set upstreams, log *slog.Logger) error 
 		return dreamcore.Errorf(dreamcore.Internal, "app.proxy", "no feature speaks %q", m.API)
 	}
 	feature := declared.Feature
+	if m.Name != "" && m.BaseURL == "" {
+		p.model = m.Name // of a provider
+		return nil
+	}
 	if m.Name != "" {
-		var private []netip.Prefix
-		for _, r := range m.Private {
-			prefix, err := netip.ParsePrefix(r)
-			if err != nil {
-				return fmt.Errorf("model.private: %w", err)
-			}
-			private = append(private, prefix)
+		private, err := ranges(m.Private)
+		if err != nil {
+			return fmt.Errorf("model.private: %w", err)
 		}
 		p.model = m.Name
-		set[feature] = []source{{keyFile: m.KeyFile, Source: control.Source{Upstream: keyproxy.Upstream{BaseURL: m.BaseURL, Private: private, Models: []keyproxy.ModelPrice{
-			{Name: m.Name, InputMicros: m.InputMicros, OutputMicros: m.OutputMicros, Free: m.InputMicros == 0 && m.OutputMicros == 0},
-		}}}}}
+		set[feature] = []source{{keyFile: m.KeyFile, Source: control.Source{Upstream: keyproxy.Upstream{
+			BaseURL: m.BaseURL, Private: private, Models: []keyproxy.ModelPrice{priced(m.Name, "", m.Price, m.Price.Input == 0, 0)},
+		}}}}
 		log.Info("language model", "decision", "operator's", "model", m.Name, "api", m.API)
 		return nil
 	}
@@ -218,11 +221,12 @@ func (p *Proxy) Serve(ctx context.Context, id dreamcore.SandboxID, conn net.Conn
 
 // Open implements job.Proxy.
 func (p *Proxy) Open(ctx context.Context, job dreamcore.Job, box dreamcore.SandboxID) (string, error) {
-	err := p.OpenJob(ctx, keyproxy.JobTerms{
+	terms := keyproxy.JobTerms{
 		Job: job.ID, Attempt: job.Attempt, Channel: string(box),
 		Features: p.features, Models: p.models, Budget: p.budget,
-	})
-	if err != nil {
+	}
+	creatorTerms(&terms, job.Creator, p.creators)
+	if err := p.OpenJob(ctx, terms); err != nil {
 		return "", err
 	}
 	return p.Renew(ctx, job, box)

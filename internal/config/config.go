@@ -32,6 +32,14 @@ type Config struct {
 	Model Model    `json:"model"`
 	Image Image    `json:"image"`
 	Proxy Proxy    `json:"proxy"`
+	// Providers are further servers of models. PricesFile is a table of what models
+	// cost, for those that have no price where they stand.
+	Providers  []Provider `json:"providers"`
+	PricesFile string     `json:"prices_file"`
+	Creators   Creators   `json:"creators"`
+	// Packages and Assets are features that are off unless they are set.
+	Packages Packages    `json:"packages"`
+	Assets   []AssetHost `json:"assets"`
 	// Jobs bounds the work.
 	Jobs Jobs `json:"jobs"`
 	// Engine is where sandboxes run: Embedded, which "" means, or Remote.
@@ -65,6 +73,10 @@ type Model struct {
 	// InputMicros and OutputMicros are the price of a million tokens.
 	InputMicros  int64 `json:"input_micros_per_mtoken"`
 	OutputMicros int64 `json:"output_micros_per_mtoken"`
+	// Free says that it costs nothing, on purpose, as it is on a private range.
+	Free bool `json:"free"`
+	// Price is what it costs, also by the table of prices.
+	Price Price `json:"-"`
 	// Private lists the address ranges, such as "10.0.0.0/8", in which a model
 	// server of the operator's own lives. Only there plain http is allowed;
 	// everywhere else the address must be a public one.
@@ -204,10 +216,6 @@ func (c *Config) complete() error {
 		return dreamcore.Errorf(dreamcore.Invalid, op, "model.api is %q", c.Model.API).
 			WithHint("use one of %s", strings.Join(egress.APIs(), ", "))
 	}
-	if c.Model.Name != "" && c.Model.BaseURL == "" {
-		return dreamcore.Errorf(dreamcore.Invalid, op, "model.name is set and model.base_url is not").
-			WithHint("set model.base_url to the provider's address")
-	}
 	for _, p := range c.Model.Private {
 		if _, err := netip.ParsePrefix(p); err != nil {
 			return dreamcore.Errorf(dreamcore.Invalid, op, "model.private has %q, which is no address range", p).
@@ -229,6 +237,9 @@ func (c *Config) complete() error {
 	}
 	if c.Box.CPUs <= 0 || c.Jobs.Repairs < 0 || c.Box.Ahead < 0 {
 		return dreamcore.Errorf(dreamcore.Invalid, op, "box.cpus must be above 0, box.ahead and jobs.repairs at least 0")
+	}
+	if err := c.completeProviders(); err != nil {
+		return err
 	}
 	return c.completeEngine()
 }
