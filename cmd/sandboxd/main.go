@@ -67,12 +67,16 @@ func run(log *slog.Logger) error {
 	mux.HandleFunc("POST "+envd.InitPath, d.serveInit)
 	mux.HandleFunc("POST "+envd.DialPath, serveDial)
 	mux.HandleFunc("GET "+envd.StatePath, d.server.ServeState)
+	mux.HandleFunc("POST "+envd.WatchPath, d.server.ServeWatch)
 
 	attend(func() (net.Conn, error) {
 		dial := first
 		first = again
 		return dial()
-	}, func(conn net.Conn) { serve(conn, mux) }, time.Sleep)
+	}, func(conn net.Conn) {
+		serve(conn, mux)
+		d.server.HostGone()
+	}, time.Sleep)
 	return errors.New("the host is gone")
 }
 

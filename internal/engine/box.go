@@ -251,7 +251,7 @@ func (e *Engine) register(b *box) bool {
 	if open {
 		e.boxes[b.id] = b
 		e.spend(b.order.ticket)
-		e.busy.Add(2)
+		e.busy.Add(3)
 	}
 	e.mu.Unlock()
 	if !open {
@@ -264,6 +264,10 @@ func (e *Engine) register(b *box) bool {
 	go func() {
 		defer e.busy.Done()
 		e.watch(b)
+	}()
+	go func() {
+		defer e.busy.Done()
+		e.guard(b)
 	}()
 	return true
 }

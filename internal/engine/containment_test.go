@@ -301,6 +301,19 @@ func TestS01Limits(t *testing.T) {
 		}
 		fine(t)
 	})
+	t.Run("memory after a rest", func(t *testing.T) {
+		// A process that does nothing costs its box nothing, and the box is awake in
+		// time all the same when it is no longer so.
+		sb := boot(t, e)
+		res := run(t, sb, sandbox.Command{Args: []string{"perl", "-e", `$|=1; sleep 6; print "go\n"; my @a; while (1) { push @a, "x" x (8<<20); select undef, undef, undef, 0.01 }`}})
+		if res.Signal != "SIGKILL" || !res.OutOfMemory || string(res.Stdout) != "go\n" {
+			t.Errorf("the eater ended with %+v", res)
+		}
+		if got := sh(t, sb, sandbox.User, "echo alive"); got != "alive" {
+			t.Errorf("the box says %q", got)
+		}
+		fine(t)
+	})
 	t.Run("memory of many", func(t *testing.T) {
 		sb := boot(t, e)
 		res := run(t, sb, sandbox.Command{Args: []string{"bash", "-c", `for i in 1 2 3 4; do perl -e 'push @a, "x" x (8<<20) while 1' & done; wait; echo over`}})

@@ -33,6 +33,9 @@ const (
 	PrivatePath = "/dreamcore/"
 	// InitPath takes an Init and makes the box ready.
 	InitPath = PrivatePath + "init"
+	// WatchPath is told that the host counts what memory the box takes, and again,
+	// each second or so, while that is much: then PID 1 watches closely.
+	WatchPath = PrivatePath + "watch"
 	// StatePath answers with a State.
 	StatePath = PrivatePath + "state"
 	// DialPath?port=N turns a request into a byte stream to that port of the

@@ -79,6 +79,7 @@ type Server struct {
 	watchers         int          // of both kinds
 	polled           map[string]*polled
 	cpu              cpuUse
+	host             hostWatch
 }
 
 // New builds a Server and starts to reap children: every child of this
