@@ -58,6 +58,12 @@ func run(log *slog.Logger) error {
 	// serve it. Nothing is served before.
 	again := func() (net.Conn, error) { return dialHost(k) }
 	first := meanwhile(again)
+	if err := boundFiles(envd.MemoryFolders); err != nil {
+		return err
+	}
+	if err := giveUpMounts(); err != nil {
+		return err
+	}
 	if err := ownHome("user"); err != nil {
 		return fmt.Errorf("give the user's home away: %w", err)
 	}

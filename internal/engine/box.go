@@ -79,9 +79,10 @@ type box struct {
 	out    context.Context    // ends when the box may not use its way out any more
 	shut   context.CancelFunc // ends out
 
-	history history
-	using   atomic.Int64 // requests that are being answered
-	used    atomic.Int64 // when somebody last used it, in Unix nanoseconds
+	history  history
+	ownBytes atomic.Int64 // what gVisor itself last took of much; see guard
+	using    atomic.Int64 // requests that are being answered
+	used     atomic.Int64 // when somebody last used it, in Unix nanoseconds
 
 	once  sync.Once
 	ended error
@@ -285,6 +286,13 @@ func (e *Engine) closed() error {
 // carry hands what the box sends out to the one way out, until the box ends.
 func (e *Engine) carry(b *box) {
 	slots := make(chan struct{}, maxWaysOut)
+	refusals := 0
+	// A box may try without end: it is said at the first, the second, the fourth.
+	refused := func(what, reason string) {
+		if refusals++; refusals&(refusals-1) == 0 {
+			e.log.Warn(what, "sandbox_id", b.id, "decision", "refused", "reason", reason, "times", refusals)
+		}
+	}
 	for {
 		conn, err := b.machine.Egress.Accept()
 		if err != nil {
@@ -292,14 +300,14 @@ func (e *Engine) carry(b *box) {
 		}
 		out := b.wayOut()
 		if out.Err() != nil || e.cfg.Egress == nil {
-			e.log.Warn("a sandbox without egress tried its way out", "sandbox_id", b.id, "decision", "refused", "reason", "no_egress")
+			refused("a sandbox without egress tried its way out", "no_egress")
 			conn.Close()
 			continue
 		}
 		select {
 		case slots <- struct{}{}:
 		default:
-			e.log.Warn("a sandbox has too many connections open", "sandbox_id", b.id, "decision", "refused", "reason", "too_many")
+			refused("a sandbox has too many connections open", "too_many")
 			conn.Close()
 			continue
 		}
@@ -370,7 +378,11 @@ func (e *Engine) bury(b *box, why reason) {
 		if outOfMemory {
 			why = reasonMemory
 		}
-		e.log.Warn("a sandbox died", "sandbox_id", b.id, "reason", string(why), "said", last)
+		attrs := []any{"sandbox_id", b.id, "reason", string(why), "said", last}
+		if own := b.ownBytes.Load(); outOfMemory && own > b.limits.MemoryBytes/2 {
+			attrs = append(attrs, "because", "too many files, sockets or descriptors", "own_bytes", own)
+		}
+		e.log.Warn("a sandbox died", attrs...)
 	}
 	e.mu.Lock()
 	if why != reasonPaused {

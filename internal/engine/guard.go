@@ -21,6 +21,7 @@ const (
 	fillPerSecond = 8 << 30
 	countOften    = 10 * time.Millisecond
 	countSeldom   = 200 * time.Millisecond
+	countNear     = 50 * time.Millisecond // while a box takes much
 	nearAgain     = time.Second
 	// A box is used most when it has just been handed out: until then it watches
 	// itself.
@@ -34,10 +35,10 @@ func (e *Engine) guard(b *box) {
 		return
 	}
 	near := int64(float64(b.limits.MemoryBytes) * nearShare)
-	var told chan struct{} // broken of the connection that knows that it is guarded
-	var again time.Time    // when to tell it again while b takes much
+	var told chan struct{}              // broken of the connection that knows that it is guarded
+	again := time.Now().Add(guardAfter) // not before; then while b takes much
 	failed := false
-	t := time.NewTimer(guardAfter)
+	t := time.NewTimer(countOften)
 	defer t.Stop()
 	for {
 		select {
@@ -50,9 +51,14 @@ func (e *Engine) guard(b *box) {
 		if used > near {
 			if u, err := b.machine.Usage(); err == nil { // else it ends now
 				used = u.MemoryBytes
+				b.ownBytes.Store(u.OwnBytes)
 			}
 		}
-		t.Reset(min(max(time.Duration(float64(near-used)/fillPerSecond*float64(time.Second)), countOften), countSeldom))
+		if used > near {
+			t.Reset(countNear)
+		} else {
+			t.Reset(min(max(time.Duration(float64(near-used)/fillPerSecond*float64(time.Second)), countOften), countSeldom))
+		}
 		if thawed != nil || time.Now().Before(again) || told == c.broken && used <= near {
 			continue
 		}

@@ -43,6 +43,10 @@ const (
 	DialPath = PrivatePath + "dial"
 )
 
+// MemoryFolders are those folders of a box that are kept in its memory and that its
+// user may write to.
+var MemoryFolders = []string{"/workspace", "/tmp", "/dev/shm"}
+
 // What a box tells its programs about itself where it serves others, in E2B's
 // words: as variables, and as files in MarkDir whose names are theirs with a
 // dot before.

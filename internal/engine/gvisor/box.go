@@ -189,6 +189,9 @@ func (b *Box) launch(ctx context.Context, l launch) error {
 		}
 		return err
 	}
+	if err := b.boundDescriptors(); err != nil {
+		return err
+	}
 	// The way in is used and its key is spent before any command can run.
 	return errors.Join(os.Remove(bootFile), os.Remove(filepath.Join(control, envd.ControlSocket)))
 }

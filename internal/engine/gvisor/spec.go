@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"dreamcore/internal/envd"
 )
@@ -88,6 +89,11 @@ var guestCapabilities = append([]string{
 	"CAP_AUDIT_WRITE", "CAP_FSETID", "CAP_MKNOD", "CAP_NET_BIND_SERVICE", "CAP_SETFCAP", "CAP_SETPCAP", "CAP_SYS_CHROOT",
 }, rootCapabilities...)
 
+// bootCapabilities are what PID 1 has in addition until it lets its first command in:
+// it bounds the number of files by mounting the folders in memory anew, then gives
+// the right up, for itself and for whatever it starts. Giving it up takes the second.
+var bootCapabilities = []string{"CAP_SYS_ADMIN", "CAP_SETPCAP"}
+
 // Profile says what the users of a box may become.
 type Profile string
 
@@ -111,6 +117,11 @@ func (r *Runtime) spec(id, root, control string) ociSpec {
 	capabilities := rootCapabilities
 	if r.cfg.Profile == E2B {
 		capabilities = guestCapabilities
+	}
+	for _, c := range bootCapabilities {
+		if !slices.Contains(capabilities, c) {
+			capabilities = append(slices.Clip(capabilities), c)
+		}
 	}
 	tmpfs := func(at string, sizeBytes int64, mode string) ociMount {
 		return ociMount{at, "tmpfs", "tmpfs", []string{"nosuid", "nodev", "mode=" + mode, fmt.Sprintf("size=%d", sizeBytes)}}

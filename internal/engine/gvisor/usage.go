@@ -17,6 +17,9 @@ type Usage struct {
 	CPU         time.Duration // since it booted
 	MemoryBytes int64         // what cannot be taken back, files in its memory included
 	CacheBytes  int64         // of the host's files; the kernel takes it back when it is needed
+	// OwnBytes of MemoryBytes are gVisor's own: what it keeps of files, sockets and
+	// descriptors, not what is in them.
+	OwnBytes int64
 }
 
 // ErrUnknown says that this machine does not count what a box uses.
@@ -62,10 +65,12 @@ func (c *cgroups) usage(id string) (Usage, error) {
 	if err != nil {
 		return u, fmt.Errorf("read memory use: %w", err)
 	}
-	prefix := "total_" // with the groups below it
+	prefix, anonymous := "total_", "total_rss" // with the groups below it
 	if c.v2 {
-		prefix = ""
+		prefix, anonymous = "", "anon"
 	}
+	// The memory of the box's processes is a file in memory to the kernel.
+	u.OwnBytes, _ = value(stat, anonymous)         // not there: it is not known
 	active, _ := value(stat, prefix+"active_file") // not there: nothing is known to be cache
 	inactive, _ := value(stat, prefix+"inactive_file")
 	u.CacheBytes = min(active+inactive, total)

@@ -25,10 +25,10 @@ func tree(t *testing.T, files map[string]string) string {
 
 // The same box is read the same from either version of control groups.
 func TestUsage(t *testing.T) {
-	want := Usage{CPU: 1500 * time.Millisecond, MemoryBytes: 1000 - 300, CacheBytes: 300}
+	want := Usage{CPU: 1500 * time.Millisecond, MemoryBytes: 1000 - 300, CacheBytes: 300, OwnBytes: 500}
 	dir := tree(t, map[string]string{
 		"memory/ours/b/memory.usage_in_bytes": "1000\n",
-		"memory/ours/b/memory.stat":           "cache 900\nactive_file 1\ninactive_file 1\ntotal_active_file 100\ntotal_inactive_file 200\n",
+		"memory/ours/b/memory.stat":           "cache 900\nactive_file 1\ninactive_file 1\ntotal_active_file 100\ntotal_inactive_file 200\nrss 1\ntotal_rss 500\n",
 		"cpuacct/ours/b/cpuacct.usage":        "1500000000\n",
 	})
 	one := &cgroups{parent: "ours", mounts: map[string]string{"memory": dir + "/memory", "cpuacct": dir + "/cpuacct", "cpu": dir + "/cpu"}}
