@@ -49,8 +49,16 @@ func runDoctor(ctx context.Context, t Terminal, args []string) error {
 	}
 	trial := New(cfg, log)
 	trial.brief = true
+	boot := func(ctx context.Context) error { return bootOnce(ctx, trial) }
+	remote := ""
+	if cfg.Engine == config.Remote {
+		remote = cfg.E2B.Where()
+		if running {
+			boot = nil // the service listens where sandboxes find the key proxy
+		}
+	}
 	checks := doctor.Run(ctx, doctor.Config{
-		Cold: coldReason(cfg, trial.agent), Engine: engineListen, Serving: runningEngine(ctx, t, cfg.Data), Limited: func() bool { return trial.limited },
+		Remote: remote, Cold: coldReason(cfg, trial.agent), Engine: engineListen, Serving: runningEngine(ctx, t, cfg.Data), Limited: func() bool { return trial.limited },
 		Lang: t.Lang, Ordinary: os.Geteuid() != 0, Data: cfg.Data, Cache: cache, Listen: listen, AllowNoLimits: cfg.AllowNoLimits, Rootless: engine.TryRootless,
 		Runsc: func() (string, error) {
 			p, err := payload.Extract(cache)
@@ -67,7 +75,7 @@ func runDoctor(ctx context.Context, t Terminal, args []string) error {
 			}
 			return fmt.Sprintf("%.19s  %s %s", img.Digest, img.Manifest.AgentName, img.Manifest.AgentVersion), nil
 		},
-		Boot: func(ctx context.Context) error { return bootOnce(ctx, trial) },
+		Boot: boot,
 	})
 	checks = append(checks, proxyChecks(cfg, running)...)
 	for _, c := range checks {

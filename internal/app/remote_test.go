@@ -186,3 +186,25 @@ func TestRemoteEngineWithoutItsKey(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// The doctor looks for what the configured engine needs, not for gVisor.
+func TestDoctorOfARemoteEngine(t *testing.T) {
+	data := t.TempDir()
+	t.Setenv("DREAMCORE_DATA", data)
+	t.Setenv("E2B_API_KEY", "")
+	file := filepath.Join(t.TempDir(), "settings.json")
+	settings := `{"engine": "e2b", "e2b": {"template": "base", "api_url": "https://e2b.invalid", "proxy_address": "203.0.113.7:4000", "proxy_listen": "` + freeAddress(t) + `"}}`
+	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, said strings.Builder
+	code := Run(t.Context(), Terminal{Out: &out, Err: &said, Lang: dreamcore.English}, []string{"doctor", "--config", file, "--app", freeAddress(t), "--games", freeAddress(t)})
+	if code != 1 || !strings.Contains(out.String(), "Sandboxes run at https://e2b.invalid") || !strings.Contains(out.String(), "E2B_API_KEY") {
+		t.Errorf("exit %d\n%s\n%s", code, out.String(), said.String())
+	}
+	for _, of := range []string{"Limits (cgroups)", "Sandbox program", "Sandbox image"} {
+		if strings.Contains(out.String(), of+":") {
+			t.Errorf("it looks at %s:\n%s", of, out.String())
+		}
+	}
+}

@@ -43,6 +43,17 @@ func (e E2B) Proxy() netip.AddrPort {
 	return a
 }
 
+// Where names the engine for people: the control plane's address.
+func (e E2B) Where() string {
+	switch {
+	case e.APIURL != "":
+		return e.APIURL
+	case e.Domain != "":
+		return "https://api." + e.Domain
+	}
+	return "E2B"
+}
+
 const (
 	// jobSlack is what a sandbox lives longer than its job may take.
 	jobSlack = 5 * time.Minute

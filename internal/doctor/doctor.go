@@ -49,7 +49,12 @@ type Config struct {
 	Listen      []string               // addresses that must be free
 	Runsc       func() (string, error) // where the sandbox program is
 	Image       func() (string, error) // the current image, as text
-	Boot        func(ctx context.Context) error
+	// Boot makes a sandbox and runs a command in it; nil: that is not tried, because a
+	// service that runs uses what it needs.
+	Boot func(ctx context.Context) error
+	// Remote is where sandboxes run that this machine does not run itself; "": it
+	// does. What only its own engine needs is not looked at then.
+	Remote string
 	// Limited reports, after Boot, whether the sandbox's limits were enforced; nil:
 	// nobody can tell.
 	Limited func() bool
@@ -78,6 +83,9 @@ type exam struct {
 // Run makes every check, the dear ones last.
 func Run(ctx context.Context, cfg Config) []Check {
 	e := &exam{cfg: cfg}
+	if cfg.Remote != "" {
+		return e.remote(ctx)
+	}
 	e.system()
 	e.user(ctx)
 	e.cgroups()
@@ -91,6 +99,27 @@ func Run(ctx context.Context, cfg Config) []Check {
 	e.runsc(ctx)
 	e.warm()
 	if e.image() && cfg.Boot != nil {
+		e.boot(ctx)
+	}
+	return e.checks
+}
+
+// remote makes the checks for a service whose sandboxes run elsewhere, and says
+// which are left out and why.
+func (e *exam) remote(ctx context.Context) []Check {
+	e.add("remote", Good, "where", e.cfg.Remote)
+	e.disk("data", e.cfg.Data)
+	e.disk("cache", e.cfg.Cache)
+	for _, addr := range e.cfg.Listen {
+		e.port(addr)
+	}
+	if e.cfg.Serving != "" {
+		e.engine()
+	}
+	e.warm()
+	if e.cfg.Boot == nil {
+		e.add("boot_untried", Good, "where", e.cfg.Remote)
+	} else {
 		e.boot(ctx)
 	}
 	return e.checks

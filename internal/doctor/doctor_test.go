@@ -133,3 +133,37 @@ func TestTheVersionOfGvisorIsThatOfItsModule(t *testing.T) {
 		t.Error(v)
 	}
 }
+
+// A service whose sandboxes run elsewhere needs nothing of this machine's own
+// engine: that is not looked for, and it is said what is left out.
+func TestARemoteEngineNeedsNoGVisor(t *testing.T) {
+	cfg := sound(t)
+	cfg.Remote, cfg.Cold, cfg.Engine, cfg.AllowNoLimits = "https://api.example.org", "remote", "127.0.0.1:1", false
+	cfg.Ordinary, cfg.Rootless = true, func(context.Context) error { t.Error("namespaces were tried"); return errors.New("no") }
+	cfg.Runsc = func() (string, error) { t.Error("gVisor was looked for"); return "", errors.New("no") }
+	cfg.Image = func() (string, error) { t.Error("an image was looked for"); return "", errors.New("no") }
+	booted := 0
+	cfg.Boot = func(context.Context) error { booted++; return nil }
+	for _, cfg.Lang = range dreamcore.Langs {
+		checks := Run(t.Context(), cfg)
+		if !Ready(checks) || len(checks) != 5 {
+			t.Errorf("%s: %+v", cfg.Lang, checks)
+		}
+		for _, what := range []string{"gVisor", "dreamcore engine", cfg.Remote} {
+			if !strings.Contains(checks[0].Says, what) {
+				t.Errorf("%s: it does not say that %s is left out: %q", cfg.Lang, what, checks[0].Says)
+			}
+		}
+	}
+	if booted != len(dreamcore.Langs) {
+		t.Errorf("it was tried %d times", booted)
+	}
+	cfg.Lang, cfg.Boot = dreamcore.English, nil
+	if c := find(Run(t.Context(), cfg), "Not tried at"); c == nil || c.State != Good {
+		t.Error("it does not say that no sandbox was tried")
+	}
+	cfg.Boot = func(context.Context) error { return errors.New("no such key") }
+	if c := find(Run(t.Context(), cfg), "no such key"); c == nil || c.State != Bad {
+		t.Error("a remote engine that boots nothing is not told")
+	}
+}
