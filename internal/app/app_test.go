@@ -12,6 +12,7 @@ import (
 
 	"dreamcore"
 	"dreamcore/internal/config"
+	"dreamcore/internal/keyproxy/control"
 	"dreamcore/internal/text"
 )
 
@@ -63,6 +64,41 @@ func TestWrongCommandLinesSayWhatIsRight(t *testing.T) {
 		code, out := run(t, c.args...)
 		if code != c.code || !strings.Contains(out, c.says) {
 			t.Errorf("%.60q: code %d, %q; want %d and %q", c.args, code, out, c.code, c.says)
+		}
+	}
+}
+
+// Every command says what it does and which flags it has, in the language of
+// whoever asks: nothing of it is the flag package's own English.
+func TestEveryCommandExplainsItself(t *testing.T) {
+	service := []string{"--config", "--app", "--games", "--verbose"}
+	flags := map[string][]string{
+		"make": append([]string{"--once", "--server"}, service...), "serve": service, "doctor": service,
+		"attack": {"--config", "--json", "--verbose"}, "image": {"--update", "--again", "--lock", "--e2b"},
+		"engine":  {"--listen", "--allow-remote", "--url", "--domain", "--tls-cert", "--tls-key", "--data", "--memory", "--disk", "--cpus", "--processes", "--max-sandboxes", "--ahead", "--idle-timeout", "--overcommit", "--profile", "--log", "--quiet", "--keep", "--allow-no-limits"},
+		"sandbox": {"--json", "--timeout", "--max", "--data", "--of", "--all"}, "key": {"--config"}, "audit": {"--config"},
+	}
+	for _, c := range commands() {
+		if c.name == control.Command || c.name == "version" {
+			continue // not for people, and without flags
+		}
+		if flags[c.name] == nil {
+			t.Errorf("%s: its flags are not listed here", c.name)
+		}
+		for _, lang := range dreamcore.Langs {
+			var out, said strings.Builder
+			code := Run(t.Context(), Terminal{Out: &out, Err: &said, Lang: lang}, []string{c.name, "--help"})
+			if code != 0 || said.Len() > 0 || strings.Contains(out.String(), "Usage of") || !strings.HasPrefix(out.String(), "dreamcore "+c.name) {
+				t.Errorf("%s in %s: code %d\n%s\n%s", c.name, lang, code, out.String(), said.String())
+			}
+			if own := lang != dreamcore.English; own != strings.ContainsFunc(out.String(), func(r rune) bool { return r > 0x3000 && r < 0xa000 }) {
+				t.Errorf("%s in %s is in another language:\n%s", c.name, lang, out.String())
+			}
+			for _, f := range flags[c.name] {
+				if !strings.Contains(out.String(), f) {
+					t.Errorf("%s in %s says nothing of %s", c.name, lang, f)
+				}
+			}
 		}
 	}
 }

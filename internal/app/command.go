@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
-	"slices"
 	"strings"
 
 	"dreamcore"
@@ -155,10 +154,10 @@ type settings struct {
 }
 
 func (s *settings) register(f *flag.FlagSet) {
-	f.StringVar(&s.config, "config", "", "settings file (JSON)")
-	f.StringVar(&s.app, "app", "", "address of the app, HOST:PORT")
-	f.StringVar(&s.games, "games", "", "address of the games, HOST:PORT")
-	f.BoolVar(&s.verbose, "verbose", false, "log every decision to the terminal")
+	f.StringVar(&s.config, "config", "", "")
+	f.StringVar(&s.app, "app", "", "")
+	f.StringVar(&s.games, "games", "", "")
+	f.BoolVar(&s.verbose, "verbose", false, "")
 }
 
 // load reads the settings; an address on the command line wins.
@@ -172,31 +171,6 @@ func (s *settings) load(t Terminal) (config.Config, error) {
 			c.Games = config.Listener{Listen: s.games}
 		}
 	})
-}
-
-// flags parses args, wherever the flags stand among them, and returns the other
-// arguments. Everything behind "--" is an argument, whatever it looks like.
-func flags(t Terminal, name string, args []string, define func(*flag.FlagSet)) ([]string, error) {
-	f := flag.NewFlagSet(name, flag.ContinueOnError)
-	f.SetOutput(t.Err)
-	define(f)
-	var rest []string
-	if i := slices.Index(args, "--"); i >= 0 {
-		args, rest = args[:i], args[i+1:]
-	}
-	var before []string
-	for {
-		if err := f.Parse(args); err != nil {
-			if errors.Is(err, flag.ErrHelp) {
-				return nil, err
-			}
-			return nil, errUsage
-		}
-		if args = f.Args(); len(args) == 0 {
-			return append(before, rest...), nil
-		}
-		before, args = append(before, args[0]), args[1:]
-	}
 }
 
 // none refuses arguments where a command takes none.
@@ -232,7 +206,7 @@ func logTo(t Terminal, cfg config.Config, toTerminal bool) (*slog.Logger, func()
 
 func runServe(ctx context.Context, t Terminal, args []string) error {
 	var s settings
-	rest, err := flags(t, "serve", args, s.register)
+	rest, err := options(t, "cli.serve_help", args, s.register)
 	if err != nil {
 		return err
 	}

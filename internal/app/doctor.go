@@ -17,7 +17,7 @@ import (
 
 func runDoctor(ctx context.Context, t Terminal, args []string) error {
 	var s settings
-	rest, err := flags(t, "doctor", args, s.register)
+	rest, err := options(t, "cli.doctor_help", args, s.register)
 	if err != nil {
 		return err
 	}

@@ -32,30 +32,34 @@ func TestEngineThatCannotStart(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		key  string // of the catalogue
-		code int
-		env  string
-		args []string
+		key         string // of the catalogue
+		code        int
+		env         string
+		args        []string
+		flag, value string
 	}{
-		{"port_taken", 1, "", []string{"--listen", taken.Addr().String()}},
-		{"bad_listen", 1, "", []string{"--listen", "nowhere"}},
-		{"remote", 1, "", []string{"--listen", "0.0.0.0:0"}},
-		{"remote", 1, "", []string{"--listen", ":0"}},
-		{"remote", 1, "", []string{"--listen", "192.0.2.1:80"}},
-		{"cannot_listen", 1, "", []string{"--listen", "192.0.2.1:80", "--allow-remote"}},
-		{"half_tls", 1, "", []string{"--tls-cert", "x.pem"}},
-		{"bad_tls", 1, "", []string{"--tls-cert", "/does/not/exist", "--tls-key", "/does/not/exist"}},
-		{"bad_key", 1, "E2B_API_KEY=e2b_XYZ", nil},
-		{"bad_key", 1, "E2B_API_KEY=e2b_ab", nil},
-		{"bad_profile", 1, "", []string{"--profile", "root"}},
-		{"bad_sandboxes", 1, "", []string{"--max-sandboxes", "-1"}},
-		{"log_format", 1, "", []string{"--log", "xml"}},
-		{"bad_kept_key", 1, "", []string{"--data", filepath.Dir(badKey)}},
-		{"open_key", 1, "", []string{"--data", filepath.Dir(openKey)}},
-		{"no_folder", 1, "", []string{"--data", "/proc/nowhere"}},
-		{"bad_flag", 2, "", []string{"--memory", "lots"}},
-		{"bad_flag", 2, "", []string{"--frob"}},
-		{"", 1, "DREAMCORE_CACHE=" + nothing, nil}, // no image
+		{"port_taken", 1, "", []string{"--listen", taken.Addr().String()}, "", ""},
+		{"bad_listen", 1, "", []string{"--listen", "nowhere"}, "", ""},
+		{"remote", 1, "", []string{"--listen", "0.0.0.0:0"}, "", ""},
+		{"remote", 1, "", []string{"--listen", ":0"}, "", ""},
+		{"remote", 1, "", []string{"--listen", "192.0.2.1:80"}, "", ""},
+		{"cannot_listen", 1, "", []string{"--listen", "192.0.2.1:80", "--allow-remote"}, "", ""},
+		{"half_tls", 1, "", []string{"--tls-cert", "x.pem"}, "", ""},
+		{"bad_tls", 1, "", []string{"--tls-cert", "/does/not/exist", "--tls-key", "/does/not/exist"}, "", ""},
+		{"bad_key", 1, "E2B_API_KEY=e2b_XYZ", nil, "", ""},
+		{"bad_key", 1, "E2B_API_KEY=e2b_ab", nil, "", ""},
+		{"bad_profile", 1, "", []string{"--profile", "root"}, "", ""},
+		{"bad_sandboxes", 1, "", []string{"--max-sandboxes", "-1"}, "", ""},
+		{"log_format", 1, "", []string{"--log", "xml"}, "", ""},
+		{"bad_kept_key", 1, "", []string{"--data", filepath.Dir(badKey)}, "", ""},
+		{"open_key", 1, "", []string{"--data", filepath.Dir(openKey)}, "", ""},
+		{"no_folder", 1, "", []string{"--data", "/proc/nowhere"}, "", ""},
+		{"cli.flag_value", 2, "", []string{"--memory", "lots"}, "--memory", `"lots"`},
+		{"cli.flag_value", 2, "", []string{"--keep=perhaps"}, "--keep", `"perhaps"`},
+		{"cli.flag_unknown", 2, "", []string{"--frob"}, "--frob", ""},
+		{"cli.flag_unknown", 2, "", []string{"---"}, "---", ""},
+		{"cli.flag_lonely", 2, "", []string{"--listen", "127.0.0.1:0", "--url"}, "--url", ""},
+		{"", 1, "DREAMCORE_CACHE=" + nothing, nil, "", ""}, // no image
 	} {
 		for _, lang := range dreamcore.Langs {
 			t.Setenv("E2B_API_KEY", "")
@@ -69,7 +73,11 @@ func TestEngineThatCannotStart(t *testing.T) {
 			}
 			var out bytes.Buffer
 			code := Run(t.Context(), Terminal{Out: &out, Err: &out, Lang: lang}, args)
-			want, _, _ := strings.Cut(text.T(lang, "engine_cmd."+c.key), "{")
+			key := "engine_cmd." + c.key
+			if strings.HasPrefix(c.key, "cli.") {
+				key = c.key
+			}
+			want, _, _ := strings.Cut(text.T(lang, key, "flag", c.flag, "value", c.value), "{")
 			want = strings.TrimRight(want, ".。") // where a cause follows it has no stop
 			if c.key == "" {
 				want = text.T(lang, "image.err_none")

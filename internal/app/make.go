@@ -22,10 +22,10 @@ func runMake(ctx context.Context, t Terminal, args []string) error {
 	var s settings
 	var once bool
 	var server string
-	rest, err := flags(t, "make", args, func(f *flag.FlagSet) {
+	rest, err := options(t, "cli.make_help", args, func(f *flag.FlagSet) {
 		s.register(f)
-		f.BoolVar(&once, "once", false, "stop after the game's URL was fetched once")
-		f.StringVar(&server, "server", "", "URL of a DreamCore that runs, default: the one of the settings if it runs")
+		f.BoolVar(&once, "once", false, "")
+		f.StringVar(&server, "server", "", "")
 	})
 	if err != nil {
 		return err

@@ -5,10 +5,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"dreamcore"
 	"dreamcore/internal/text"
 )
 
@@ -31,7 +33,7 @@ func options(t Terminal, help string, args []string, define func(*flag.FlagSet))
 			return nil, err
 		}
 		if err != nil {
-			fmt.Fprintln(t.Err, text.T(t.Lang, "engine_cmd.bad_flag", "error", printable(err.Error(), 200)))
+			fmt.Fprintln(t.Err, wrongFlag(t.Lang, err))
 			fmt.Fprintln(t.Err, text.T(t.Lang, help))
 			return nil, errUsage
 		}
@@ -40,6 +42,36 @@ func options(t Terminal, help string, args []string, define func(*flag.FlagSet))
 		}
 		before, args = append(before, args[0]), args[1:]
 	}
+}
+
+// The flag package's errors, whose only form is English text.
+var (
+	unknownFlag = regexp.MustCompile(`^flag provided but not defined: (-.*)$`)
+	lonelyFlag  = regexp.MustCompile(`^flag needs an argument: (-.*)$`)
+	wrongValue  = regexp.MustCompile(`(?s)^invalid (?:boolean )?value (".*") for (?:flag )?(-[^ :]*): `)
+	wrongSyntax = regexp.MustCompile(`(?s)^bad flag syntax: (.*)$`)
+)
+
+// wrongFlag says what is wrong with a flag, in the language of whoever typed it.
+func wrongFlag(lang dreamcore.Lang, err error) string {
+	said := err.Error()
+	for form, key := range map[*regexp.Regexp]string{unknownFlag: "flag_unknown", wrongSyntax: "flag_unknown", lonelyFlag: "flag_lonely"} {
+		if m := form.FindStringSubmatch(said); m != nil {
+			return text.T(lang, "cli."+key, "flag", typed(m[1]))
+		}
+	}
+	if m := wrongValue.FindStringSubmatch(said); m != nil {
+		return text.T(lang, "cli.flag_value", "value", printable(m[1], 100), "flag", typed(m[2]))
+	}
+	return text.T(lang, "cli.flag_wrong", "error", printable(said, 200))
+}
+
+// typed is a flag as the help texts have it: two dashes, but before a single letter.
+func typed(flag string) string {
+	if name := strings.TrimLeft(flag, "-"); len(name) > 1 {
+		flag = "--" + name
+	}
+	return printable(flag, 100)
 }
 
 // size is a number of bytes on the command line: 512M, 3G, 1.5G; a bare number
