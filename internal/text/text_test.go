@@ -81,3 +81,29 @@ func TestError(t *testing.T) {
 		t.Error("Has")
 	}
 }
+
+// What is a name, a command or a call in a text keeps its own punctuation.
+var verbatim = regexp.MustCompile("`[^`\n]*`|[A-Za-z0-9_}]\\([^()\\p{Han}\\p{Hiragana}\\p{Katakana}]*\\)")
+
+// ASCII punctuation behind a character of Chinese or Japanese writing, or before one.
+var narrow = regexp.MustCompile(`[\p{Han}\p{Hiragana}\p{Katakana}ー。、，：；！？（）「」『』] ?[,:;?!()]|[^\s][,:;?!()] ?[\p{Han}\p{Hiragana}\p{Katakana}「『（]|\) ?[\p{Han}\p{Hiragana}\p{Katakana}]`)
+
+// Chinese and Japanese are written with their own, full-width punctuation.
+func TestPunctuationIsFullWidth(t *testing.T) {
+	for _, key := range Keys() {
+		for _, lang := range []dreamcore.Lang{dreamcore.Japanese, dreamcore.Chinese} {
+			s := verbatim.ReplaceAllString(catalog[key][lang], "x")
+			for _, m := range narrow.FindAllString(s, -1) {
+				t.Errorf("%s in %s has %q", key, lang, m)
+			}
+		}
+	}
+	for s, narrowed := range map[string]bool{
+		"运行:x": true, "运行 (x)": true, "只有 {have};运行": true, "需要 root,或": true, "例: x": true, "です!": true, "v2(需要": true, "`a`: だ": true,
+		"运行：x": false, "调用 start() 吗": false, "{name}() は": false, "f({name}) を": false, "http://x:1/y": false, "--of a|b: 选择": true,
+	} {
+		if narrow.MatchString(verbatim.ReplaceAllString(s, "x")) != narrowed {
+			t.Errorf("%q is taken for the other kind", s)
+		}
+	}
+}

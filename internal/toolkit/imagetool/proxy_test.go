@@ -39,10 +39,10 @@ func TestThroughTheKeyProxy(t *testing.T) {
 	features := []dreamcore.Feature{dreamcore.ImageGeneration}
 	proxy, err := keyproxy.New(keyproxy.Config{
 		Verifier: minter.Verifier(), Dir: t.TempDir(), Log: log, Hosts: []string{listener.Addr().String()},
-		Upstreams: map[dreamcore.Feature]keyproxy.Upstream{dreamcore.ImageGeneration: {
+		Upstreams: map[dreamcore.Feature][]keyproxy.Upstream{dreamcore.ImageGeneration: {{
 			BaseURL: "http://pictures.invalid/v1", Key: key, Dial: dial, PictureMaker: true,
 			Models: []keyproxy.ModelPrice{{Name: picture.ModelName, Free: true}},
-		}},
+		}}},
 	})
 	if err != nil {
 		t.Fatal(err)
