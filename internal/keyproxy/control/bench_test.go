@@ -58,7 +58,12 @@ func benchWays(b *testing.B, size int, pace time.Duration) (h *Host, dial map[st
 	target, _ := url.Parse("http://" + up.Addr().String())
 	tr := &http.Transport{MaxIdleConnsPerHost: 1000, DisableCompression: true}
 	b.Cleanup(tr.CloseIdleConnections)
-	bare, err := net.Listen("tcp", "127.0.0.1:0")
+	dir, err := os.MkdirTemp("", "bench")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = os.RemoveAll(dir) })
+	bare, err := net.Listen("unix", dir+"/bare") // both ways begin as a sandbox's do
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -88,7 +93,7 @@ func benchWays(b *testing.B, size int, pace time.Duration) (h *Host, dial map[st
 	if err != nil {
 		b.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0") // as the two others have it
+	l, err := net.Listen("unix", dir+"/keyproxy")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -99,7 +104,7 @@ func benchWays(b *testing.B, size int, pace time.Duration) (h *Host, dial map[st
 			if err != nil {
 				return
 			}
-			go h.serve(ctx, request{Op: opConn, Channel: box}, conn)
+			go h.ServeConn(ctx, box, conn)
 		}
 	}()
 	b.Cleanup(func() {
@@ -125,7 +130,7 @@ func benchWays(b *testing.B, size int, pace time.Duration) (h *Host, dial map[st
 		b.Fatal(err)
 	}
 	to := func(l net.Listener) func() (net.Conn, error) {
-		return func() (net.Conn, error) { return net.Dial("tcp", l.Addr().String()) }
+		return func() (net.Conn, error) { return net.Dial(l.Addr().Network(), l.Addr().String()) }
 	}
 	return h, map[string]func() (net.Conn, error){"direct": to(up), "reverseproxy": to(bare), "keyproxy": to(l)}, token
 }
