@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"golang.org/x/sys/unix"
 
 	"dreamcore/internal/envd/spec/filesystem"
 	"dreamcore/internal/envd/spec/process"
@@ -232,44 +230,6 @@ func TestGatheringEnds(t *testing.T) {
 		if !stream.Receive() || string(stream.Msg().GetEvent().GetData().GetStdout()) != line {
 			t.Fatalf("%v, %v", stream.Msg(), stream.Err())
 		}
-	}
-}
-
-// Many files are closed at once, and nobody else's between them.
-func TestDescriptorsClose(t *testing.T) {
-	dup := func(at int) int {
-		fd, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, at)
-		must(t, err)
-		if fd != at {
-			t.Fatalf("number %d is taken", at)
-		}
-		return fd
-	}
-	open := func(fd int) bool {
-		_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-		return err == nil
-	}
-	// Out of order, as they may come, with two of others' among them.
-	var ours descriptors
-	for _, at := range []int{803, 800, 801, 805, 806, 809} {
-		ours = append(ours, dup(at))
-	}
-	others := []int{dup(802), dup(807)}
-	kept := slices.Clone(ours)
-	ours.close()
-	for _, fd := range kept {
-		if open(fd) {
-			t.Errorf("%d is open", fd)
-		}
-	}
-	for _, fd := range others {
-		if !open(fd) {
-			t.Errorf("%d was another's", fd)
-		}
-		unix.Close(fd)
-	}
-	if len(ours) != 0 {
-		t.Errorf("%d are held", len(ours))
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path"
-	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -298,25 +297,15 @@ func (u *upload) flush() {
 // descriptors are open files that are ours alone.
 type descriptors []int
 
-// close closes them all, those with neighbouring numbers by one system call:
-// in gVisor it costs as much as writing a small file does. All of a file's bytes
-// are in memory when its write has returned, so that closing it cannot fail.
+// close closes them all, one by one: gVisor looks for what close_range is to close
+// from the beginning again after each, and so closes what somebody else has opened
+// meanwhile under a number that has just become free. All of a file's bytes are in
+// memory when its write has returned, so that closing it cannot fail.
 func (d *descriptors) close() {
-	fds := *d
-	*d = nil
-	slices.Sort(fds)
-	for len(fds) > 0 {
-		n := 1
-		for n < len(fds) && fds[n] == fds[n-1]+1 {
-			n++
-		}
-		if unix.CloseRange(uint(fds[0]), uint(fds[n-1]), 0) != nil { // a kernel without it
-			for _, fd := range fds[:n] {
-				unix.Close(fd)
-			}
-		}
-		fds = fds[n:]
+	for _, fd := range *d {
+		unix.Close(fd)
 	}
+	*d = nil
 }
 
 // stream writes a file of which c.data is the beginning: opened as the user,
