@@ -3,6 +3,7 @@ package dreamcore
 import (
 	"crypto/rand"
 	"fmt"
+	"strings"
 )
 
 // Identifiers are lower-case letters and digits of a fixed length per kind.
@@ -42,6 +43,11 @@ func NewToken(n int) string {
 		b[i] = idAlphabet[b[i]&31]
 	}
 	return string(b)
+}
+
+// IsToken reports whether s has the form of what NewToken(n) returns.
+func IsToken(s string, n int) bool {
+	return len(s) == n && strings.Trim(s, idAlphabet) == ""
 }
 
 // NewGameID returns a fresh id of 16 characters (80 bits: a URL that cannot be guessed).

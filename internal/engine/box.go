@@ -87,6 +87,7 @@ type box struct {
 	once  sync.Once
 	ended error
 	over  chan struct{} // closed when nothing of it is left and it is known why
+	why   reason        // set when over is closed
 }
 
 // boot makes a box and returns once a command can run in it.
@@ -357,6 +358,16 @@ func (e *Engine) end(b *box, why reason) error {
 	return b.ended
 }
 
+// reason is why b ended; "" while it has not, wholly.
+func (b *box) reason() reason {
+	select {
+	case <-b.over:
+		return b.why
+	default:
+		return ""
+	}
+}
+
 // bury is end, once.
 func (e *Engine) bury(b *box, why reason) {
 	begun := time.Now()
@@ -390,6 +401,7 @@ func (e *Engine) bury(b *box, why reason) {
 	}
 	delete(e.dying, b.id)
 	e.mu.Unlock()
+	b.why = why
 	close(b.over)
 	e.log.Info("ended a sandbox", "sandbox_id", b.id, "reason", string(why), "lived_ms", begun.Sub(b.started).Milliseconds(), "dur_ms", time.Since(begun).Milliseconds())
 }

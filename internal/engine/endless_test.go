@@ -213,6 +213,12 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return b.buf.Write(p)
 }
 
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
 // line is the first that holds all of what.
 func (b *lockedBuffer) line(what ...string) string {
 	b.mu.Lock()

@@ -59,60 +59,42 @@ func (b *box) line() (blank, chan struct{}) {
 }
 
 // dead reports whether the box ends or has ended. A connection that has broken
-// is noticed here before whoever ends the box has taken it off the list.
+// is noticed here before whoever looks after it has decided what becomes of the box.
 func (b *box) dead() bool {
-	c, thawed := b.line()
-	select {
-	case <-b.ctx.Done():
-		return true
-	case <-c.broken:
-	default:
-		return false
-	}
-	if thawed == nil {
-		if now, _ := b.line(); now.broken != c.broken {
-			return false // it was frozen and thawed meanwhile
-		}
-	}
-	select {
-	case <-b.ctx.Done():
-		return true
-	case <-thawed: // never, when it is not frozen
-		return b.ctx.Err() != nil
-	}
-}
-
-// watch ends b when its PID 1 breaks off without being told to.
-func (e *Engine) watch(b *box) {
 	for {
 		c, thawed := b.line()
 		select {
-		case <-c.broken:
 		case <-b.ctx.Done():
-			return
+			return true
+		case <-c.broken:
+		default:
+			return false
 		}
 		if thawed == nil {
-			// Perhaps it was frozen since.
-			var now blank
-			if now, thawed = b.line(); thawed == nil && now.broken == c.broken {
-				e.finish(b, reasonDied)
-				return
+			// In a moment it is ended, or frozen to be connected anew.
+			select {
+			case <-b.ctx.Done():
+				return true
+			case <-time.After(5 * time.Millisecond):
 			}
-		}
-		if thawed == nil {
 			continue
 		}
 		select {
-		case <-thawed:
 		case <-b.ctx.Done():
-			return
+			return true
+		case <-thawed:
 		}
 	}
 }
 
 // reopen lets a frozen box go on here. If it does not call back it is ended.
 func (e *Engine) reopen(ctx context.Context, b *box) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bootPatience)
+	return e.reopenWithin(context.WithoutCancel(ctx), b, bootPatience)
+}
+
+// reopenWithin is reopen, for so long and until ctx ends.
+func (e *Engine) reopenWithin(ctx context.Context, b *box, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	defer context.AfterFunc(b.ctx, cancel)()
 	c, _ := b.line()

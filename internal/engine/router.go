@@ -25,36 +25,65 @@ import (
 
 // address is the box and port that a request is for.
 type address struct {
-	id     dreamcore.SandboxID
-	port   int
-	signed bool // a signature in the URL, checked already, stands for the token
+	id      dreamcore.SandboxID
+	port    int
+	badPort string // what stands where the port must, when that is none
+	signed  bool   // a signature in the URL, checked already, stands for the token
 }
 
 // addressed finds which box a request is for: by its headers, by the name of
 // the host, or by the signature of a file's URL, which carries neither.
 func (e *Engine) addressed(r *http.Request) (address, bool) {
 	if id := r.Header.Get("E2b-Sandbox-Id"); id != "" {
-		port := envd.Port
+		to := address{id: dreamcore.SandboxID(id), port: envd.Port}
 		if s := r.Header.Get("E2b-Sandbox-Port"); s != "" {
-			n, err := strconv.Atoi(s)
-			if err != nil || n < 1 || n > 65535 {
-				n = 0 // no such port: answered as closed
-			}
-			port = n
+			to.setPort(s)
 		}
-		return address{id: dreamcore.SandboxID(id), port: port}, true
+		return to, true
 	}
-	if label, _, ok := strings.Cut(r.Host, "."); ok {
-		if p, id, ok := strings.Cut(label, "-"); ok {
-			if n, err := strconv.Atoi(p); err == nil && n >= 1 && n <= 65535 && id != "" {
-				return address{id: dreamcore.SandboxID(id), port: n}, true
-			}
-		}
+	if to, ok := hostAddress(r.Host); ok {
+		return to, true
 	}
 	if sig := r.URL.Query().Get("signature"); sig != "" && r.URL.Path == "/files" {
 		return e.signedFor(r, sig)
 	}
 	return address{}, false
+}
+
+// hostAddress reads PORT-ID.DOMAIN. Other names of a host are none of a box's: the
+// engine's own may hold a dash too.
+func hostAddress(host string) (address, bool) {
+	label, _, domain := strings.Cut(host, ".")
+	if !domain {
+		label, _, _ = strings.Cut(host, ":")
+	}
+	i := strings.LastIndexByte(label, '-')
+	if i < 0 {
+		return address{}, false
+	}
+	port, id := label[:i], label[i+1:]
+	number := port != "" && strings.Trim(port, "0123456789") == ""
+	// By its form it is an id; else it may be one if a number stands before it.
+	if !dreamcore.IsToken(id, idLength) && !(number && domain && id != "") {
+		return address{}, false
+	}
+	to := address{id: dreamcore.SandboxID(id)}
+	to.setPort(port)
+	return to, true
+}
+
+// idLength is how long the ids of boxes are.
+const idLength = 20
+
+// setPort reads a port as clients write it: decimal, from 1 to 65535, without
+// anything before it.
+func (to *address) setPort(s string) {
+	n, err := strconv.ParseUint(s, 10, 16)
+	if err != nil || n == 0 || strconv.FormatUint(n, 10) != s {
+		to.port, to.badPort = 0, strconv.Quote(clip(s, 40))
+		return
+	}
+	to.port = int(n)
 }
 
 // signedFor finds the box whose token a file URL was signed with.
@@ -102,6 +131,10 @@ func (e *Engine) route(w http.ResponseWriter, r *http.Request, to address) {
 		refuse(w, http.StatusUnauthorized, "the signature of the URL is wrong, or its sandbox is gone")
 		return
 	}
+	if to.badPort != "" {
+		refuse(w, http.StatusBadRequest, fmt.Sprintf("%s is no port: a port is a decimal number from 1 to 65535 without leading zeros", to.badPort))
+		return
+	}
 	b, ok := e.awake(r, to)
 	if !ok {
 		e.refuseDead(w, r, to.id)
@@ -143,6 +176,22 @@ func (e *Engine) route(w http.ResponseWriter, r *http.Request, to address) {
 		}
 		c, _ := b.line()
 		proxy.Transport = c.daemon
+		proxy.ModifyResponse = func(res *http.Response) error {
+			if streams(res) {
+				res.Body = &ending{ReadCloser: res.Body, paused: func() bool {
+					if !b.dead() {
+						return false // it goes on
+					}
+					select {
+					case <-b.over:
+						return b.reason() == reasonPaused
+					case <-r.Context().Done():
+						return false
+					}
+				}}
+			}
+			return sensible(res)
+		}
 	} else {
 		if b.traffic != "" && !same(r.Header.Get("E2b-Traffic-Access-Token"), b.traffic) {
 			refuse(w, http.StatusForbidden, "the traffic token of the sandbox is missing or wrong")

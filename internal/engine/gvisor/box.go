@@ -371,6 +371,12 @@ func (b *Box) destroy(ctx context.Context) error {
 	return b.r.remove(ctx, b.ID)
 }
 
+// Alive reports whether the box's process on the host lives.
+func (b *Box) Alive() bool {
+	pid := b.sandboxPID()
+	return pid > 0 && b.r.owns(pid, b.ID)
+}
+
 // sandboxPID is the box's process on the host, 0 while it is not known.
 func (b *Box) sandboxPID() int {
 	data, err := os.ReadFile(filepath.Join(b.r.boxDir(b.ID), "pid"))

@@ -65,7 +65,9 @@ group('pause', (test) => {
     const sbx = await t.fresh()
     const cmd = await sbx.commands.run('sleep 600', { background: true })
     await sbx.pause()
-    await fails(cmd.wait(), t.sdk.SandboxError)
+    // Of the kind that the SDK has for a sandbox that does not run, in E2B's cloud too;
+    // unlike there it says that the sandbox was paused, not that it was killed.
+    await fails(cmd.wait(), t.sdk.TimeoutError, /was paused/)
     await fails(sbx.commands.run('echo hi'), t.sdk.SandboxError)
     await fails(sbx.files.read('/etc/passwd'), t.sdk.SandboxError)
   })

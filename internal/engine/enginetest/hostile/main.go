@@ -6,6 +6,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -21,20 +23,37 @@ import (
 )
 
 func main() {
-	fmt.Fprintln(os.Stderr, run())
+	secret, err := os.ReadFile(filepath.Join(envd.ControlDir, envd.BootFile))
+	for err == nil {
+		if err = run(secret); errors.Is(err, errAgain) {
+			err = nil
+		}
+	}
+	fmt.Fprintln(os.Stderr, err)
 	os.Exit(1)
 }
 
+// errAgain asks for another connection.
+var errAgain = errors.New("again")
+
+// dial waits for the host, which listens when it wants to be called.
+func dial() (conn net.Conn, err error) {
+	for range 3000 {
+		if conn, err = net.Dial("unix", filepath.Join(envd.ControlDir, envd.ControlSocket)); err == nil {
+			return conn, nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return nil, err
+}
+
 // run returns when the connection is over.
-func run() error {
-	secret, err := os.ReadFile(filepath.Join(envd.ControlDir, envd.BootFile))
+func run(secret []byte) error {
+	conn, err := dial()
 	if err != nil {
 		return err
 	}
-	conn, err := net.Dial("unix", filepath.Join(envd.ControlDir, envd.ControlSocket))
-	if err != nil {
-		return err
-	}
+	defer conn.Close()
 	if _, err := conn.Write(append(secret, '\n')); err != nil {
 		return err
 	}
@@ -61,8 +80,19 @@ func run() error {
 			if perr != nil {
 				return perr
 			}
-			if what := u.Query().Get("path"); u.Path == "/files" && floods[what] != nil {
+			what := u.Query().Get("path")
+			if u.Path == "/files" && floods[what] != nil {
 				return flood(conn, floods[what](f.StreamID))
+			}
+			if u.Path == "/files" && (what == "goaway" || what == "goaway-for-good") {
+				if err := fr.WriteGoAway(f.StreamID, http2.ErrCodeNo, nil); err != nil {
+					return err
+				}
+				_, _ = io.Copy(io.Discard, conn) // until the host hangs up
+				if what == "goaway" {
+					return errAgain
+				}
+				time.Sleep(time.Hour) // it lives, and calls nobody
 			}
 			err = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: f.StreamID, EndHeaders: true, EndStream: true, BlockFragment: fields(":status", "204")})
 		}
