@@ -53,8 +53,8 @@ func FuzzDocument(f *testing.F) {
 			t.Fatalf("%q became %q, %v", text, same, err)
 		}
 		for pointer, s := range doc.values {
-			var v any
-			if err := json.Unmarshal(text[s.start:s.end], &v); err != nil {
+			// Valid, not Unmarshal: 1E700 is JSON and no float64.
+			if !json.Valid(text[s.start:s.end]) {
 				t.Fatalf("%q: %s is %q", text, pointer, text[s.start:s.end])
 			}
 		}
