@@ -79,6 +79,7 @@ lint: ## formatters and linters
 bench: setup benchdeps ## each speed beside its floor in the same run
 	go test -run '^$$' -bench . -benchtime 20x -timeout 40m ./internal/engine
 	go test -run '^$$' -bench . -benchtime 20x ./internal/keyproxy
+	go test -run '^$$' -bench . -benchtime 20x ./internal/keyproxy/control
 	go test -run '^$$' -bench . -benchtime 3x -timeout 30m ./test/e2e
 
 # What the engine is measured beside; without them the table lacks their rows.

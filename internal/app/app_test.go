@@ -177,3 +177,15 @@ func TestASentenceLosesItsStopBeforeItsCause(t *testing.T) {
 		t.Errorf("%q", out.String())
 	}
 }
+
+// A command that no help names is one that nobody finds.
+func TestHelpNamesEveryCommand(t *testing.T) {
+	for _, lang := range dreamcore.Langs {
+		help := text.T(lang, "cli.help")
+		for _, c := range commands() {
+			if c.name != control.Command && !strings.Contains(help, "dreamcore "+c.name+" ") {
+				t.Errorf("the help in %s lacks %s", lang, c.name)
+			}
+		}
+	}
+}

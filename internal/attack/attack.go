@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -277,5 +276,3 @@ func (f *field) elsewhere() {
 		f.row(Row{Line: "E26", Attempt: "attack.elsewhere", Stopped: "attack.by_local", Verdict: Skipped})
 	}
 }
-
-func inBox(name string) string { return path.Join(workspace.Project, name) }
