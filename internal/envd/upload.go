@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"strconv"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -115,6 +116,7 @@ type upload struct {
 	done    chan error        // what became of all that
 	failed  atomic.Bool       // some of it; the rest is not tried
 	held    int64             // bytes in waiting
+	closing sync.WaitGroup    // the batch that is written and being closed
 	all     []written
 }
 
@@ -263,7 +265,9 @@ func (u *upload) finish() error {
 	}
 	close(u.work)
 	u.work = nil
-	return <-u.done
+	err := <-u.done
+	u.closing.Wait() // nobody may run what somebody still has open to write
+	return err
 }
 
 // flush hands over what waits.
@@ -275,11 +279,18 @@ func (u *upload) flush() {
 	u.waiting, u.held = nil, 0
 	u.asUser(func() error {
 		var held descriptors
-		defer held.close()
+		defer func() {
+			// Anybody may close, so that is done beside the next batch's writing. One
+			// batch at a time: that many files more are open, and no more.
+			u.closing.Wait()
+			u.closing.Go(held.close)
+		}()
 		for _, c := range batch {
 			fd, err := u.create(c)
-			if len(held) > 0 && (errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE)) {
+			if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+				u.closing.Wait()
 				held.close()
+				held = nil
 				fd, err = u.create(c)
 			}
 			if err != nil {
@@ -301,11 +312,10 @@ type descriptors []int
 // from the beginning again after each, and so closes what somebody else has opened
 // meanwhile under a number that has just become free. All of a file's bytes are in
 // memory when its write has returned, so that closing it cannot fail.
-func (d *descriptors) close() {
-	for _, fd := range *d {
+func (d descriptors) close() {
+	for _, fd := range d {
 		unix.Close(fd)
 	}
-	*d = nil
 }
 
 // stream writes a file of which c.data is the beginning: opened as the user,
